@@ -1,0 +1,1 @@
+"""One folder per thing outside; adapters never call each other."""

@@ -1,0 +1,1 @@
+"""The MLX backend: loads a plan's tensors and runs its rows."""

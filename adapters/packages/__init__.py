@@ -1,0 +1,1 @@
+"""Weights that a Python package carries."""

@@ -1,0 +1,1 @@
+"""The clock and other services of the machine."""

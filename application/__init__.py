@@ -1,0 +1,1 @@
+"""Use cases and ports. Imports the domain only and knows no device."""

@@ -1,0 +1,1 @@
+"""What the application asks of the world: small protocols over plain values."""

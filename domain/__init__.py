@@ -1,0 +1,1 @@
+"""Pure decisions: standard library and numpy only. No I/O, clocks, threads, environment or devices."""

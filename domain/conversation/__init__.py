@@ -1,0 +1,1 @@
+"""Text of a reply, made from token bytes; messages and their dialects."""

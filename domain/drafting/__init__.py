@@ -1,0 +1,1 @@
+"""What to draft and how much: proposers and the policies that size their windows."""

@@ -1,0 +1,1 @@
+"""Model families as data: plans, tensor maps, storage formats and state."""

@@ -1,0 +1,1 @@
+"""What may end a reply early or force its tokens, decided token by token."""

@@ -1,0 +1,1 @@
+"""Which spans a prompt is absorbed in."""

@@ -1,0 +1,1 @@
+"""Queue order and turns."""

@@ -1,0 +1,1 @@
+"""Float64 oracles, plain and readable."""
