@@ -1,0 +1,105 @@
+"""What a running request tells its listener: landed ids, then exactly one end. Plain values, one queue per request."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tensorfold.domain.sampling import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """A validated request over token ids.
+
+    `max_tokens` None means the server's default capped by the room left. `sampling.seed` is already derived.
+    `stops` are non-empty byte strings; `ignore_eos` empties the stop-id set; `draft` False is the serial reference.
+    `label` names who asked in logs; `background` yields its place in the queue to foreground requests.
+    """
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    max_tokens: int | None = None
+    stops: tuple[bytes, ...] = ()
+    ignore_eos: bool = False
+    draft: bool = True
+    background: bool = False
+    param: str = "prompt"
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCount:
+    """Drafts of one source that were verified, and how many of them were kept."""
+
+    source: str
+    drafted: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyStats:
+    """Figures of one finished reply. Times are seconds."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    queue_s: float = 0.0
+    prefill_s: float = 0.0
+    ttft_s: float = 0.0
+    decode_s: float = 0.0
+    rounds: int = 0
+    sources: tuple[SourceCount, ...] = field(default=())
+
+    @property
+    def drafted(self) -> int:
+        """Drafts verified, all sources."""
+        return sum(s.drafted for s in self.sources)
+
+    @property
+    def accepted(self) -> int:
+        """Drafts kept, all sources."""
+        return sum(s.kept for s in self.sources)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Reply tokens after the first, per second of decoding; 0 when there are none."""
+        return (self.completion_tokens - 1) / self.decode_s if self.completion_tokens > 1 and self.decode_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Token ids that became part of the reply in one round."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The reply is whole. `reason` is `stop` or `length`; `stop` is the stop string that ended it, if one did."""
+
+    reason: str
+    stats: ReplyStats
+    stop: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request ended with an error; `message` may be shown to the client."""
+
+    message: str
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The request was cancelled by its own side."""
+
+
+Event = Landed | Ended | Failed | Cancelled
+
+
+def token_sha(ids: Sequence[int]) -> str:
+    """First 12 hex digits of SHA-256 over the ids in decimal joined by commas: a reply's fingerprint."""
+    return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()[:12]
