@@ -1,0 +1,43 @@
+"""What the engine counts. Written by the engine thread alone; any thread may read a figure, each one whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the server started. Times are seconds."""
+
+    requests: int = 0
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    rounds: int = 0
+    launches: int = 0
+    retries: int = 0
+    rebuilds: int = 0
+    proposer_faults: int = 0
+    integrity_faults: int = 0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    drafted: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
+
+    def count_drafts(self, source: str, drafted: int, kept: int) -> None:
+        """Add one verified window's drafts to its source."""
+        self.drafted[source] = self.drafted.get(source, 0) + drafted
+        self.kept[source] = self.kept.get(source, 0) + kept
+
+    @property
+    def drafted_total(self) -> int:
+        """Drafts verified, all sources."""
+        return sum(self.drafted.copy().values())
+
+    @property
+    def kept_total(self) -> int:
+        """Drafts kept, all sources."""
+        return sum(self.kept.copy().values())

@@ -1,0 +1,60 @@
+"""Every setting of a running server, as frozen values. Flags and environment are read elsewhere and end here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingDefaults:
+    """What a request gets when it names nothing; from generation_config.json, then flags."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    max_tokens: int = 4096
+    seed_salt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How rounds are run.
+
+    `parallel` bounds the streams that hold lanes, `queue` those that wait. `drafts` False makes every request serial.
+    `force_windows` verifies whatever is proposed, whatever it costs: for proofs only. `decode_share` is the part of a
+    prompt slice's time that running replies get before the next slice. `stall_factor` and `stall_grace_s` turn a
+    measured cost into the time after which a call in flight counts as stuck.
+    """
+
+    parallel: int = 8
+    queue: int = 64
+    drafts: bool = True
+    force_windows: bool = False
+    decode_share: float = 0.25
+    overhead_ms: float = 1.0
+    prefill_chunk: int = 2048
+    stall_factor: float = 4.0
+    stall_grace_s: float = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Where and how the server listens. `keys` holds (label, key) pairs; empty means open."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    keys: tuple[tuple[str, str], ...] = field(default=())
+    drain_grace_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """Which model is served and how it is presented. `context` None: the model's own window."""
+
+    model: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    backend: str = "auto"
+    context: int | None = None
+    thinking: bool = True
