@@ -32,9 +32,14 @@ class Flight:
         return began
 
     def arrive(self) -> float:
-        """The call came back, or raised; returns the time."""
+        """The call came back, or raised; host work between calls has the grace alone. Returns the time."""
+        now = self._clock.monotonic()
+        self._call = Call("host", now, now + self._grace_s)
+        return now
+
+    def idle(self) -> None:
+        """The engine thread waits for work."""
         self._call = None
-        return self._clock.monotonic()
 
     def stuck(self) -> Call | None:
         """The call in flight when it is overdue."""

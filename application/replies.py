@@ -15,7 +15,8 @@ class GenerationRequest:
 
     `max_tokens` None means the server's default capped by the room left. `sampling.seed` is already derived.
     `stops` are non-empty byte strings; `ignore_eos` empties the stop-id set; `draft` False is the serial reference.
-    `label` names who asked in logs; `background` yields its place in the queue to foreground requests.
+    `label` names who asked in logs; `background` yields its place in the queue to foreground requests. `stop_ids`
+    replaces the model's end tokens and `audit` asks for fingerprints of the rows: both are for proofs.
     """
 
     prompt: tuple[int, ...]
@@ -27,6 +28,8 @@ class GenerationRequest:
     background: bool = False
     param: str = "prompt"
     label: str = ""
+    stop_ids: frozenset[int] | None = None
+    audit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,10 @@ class ReplyStats:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Token ids that became part of the reply in one round."""
+    """Token ids that became part of the reply in one round; `prints` are their rows' fingerprints under an audit."""
 
     ids: tuple[int, ...]
+    prints: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ class LaneWindow:
 
     `position` is the absolute position of row 0 (the tokens already absorbed by the lane); a row at depth d sits at
     `position + d` and draws the token of `position + d + 1`. `masks`, when given, holds for each row the packed
-    allowed-token bits (uint32 words, bit t % 32 of word t // 32) or None.
+    allowed-token bits (uint32 words, bit t % 32 of word t // 32) or None. `audit` asks for a fingerprint of each drawn
+    row's logits, so that a proof can compare bits and not only tokens.
     """
 
     lane: Lane
@@ -81,6 +82,7 @@ class LaneWindow:
     window: Window
     sampling: Sampling
     masks: tuple[NDArray[np.uint32] | None, ...] | None = None
+    audit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,15 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """`tokens[w][r]` is the draw of row r of window w, -1 where the row was forced; `logprobs` likewise when asked."""
+    """`tokens[w][r]` is the draw of row r of window w, -1 where the row was forced; `logprobs` likewise when asked.
+
+    `prints[w][r]` is a 64-bit digest of the row's logits for windows that asked for an audit, None for others; the
+    tuple is empty when no window asked.
+    """
 
     tokens: tuple[Sequence[int], ...]
     logprobs: tuple[Sequence[float], ...] | None = None
+    prints: tuple[Sequence[int] | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

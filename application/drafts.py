@@ -1,0 +1,212 @@
+"""From what the draft sources offer to the windows of a round: ask, choose, size by cost, and tell them the outcome.
+
+A source is never trusted: what it raises costs its drafts for one round, ids outside the vocabulary cut its proposal,
+and nothing it says can reach a token except through verification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tensorfold.application.counters import Counters
+from tensorfold.application.live import Live
+from tensorfold.application.ports.target_model import Chain, Lattice, Path, ProposeSpec, TargetModel, Ticket
+from tensorfold.application.settings import EngineSettings
+from tensorfold.domain.drafting.allocation import RowRequest, allocate
+from tensorfold.domain.drafting.arbitration import arbitrate
+from tensorfold.domain.drafting.costs import CostCurve
+from tensorfold.domain.drafting.depth import DepthPolicy
+from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory, Proposal
+from tensorfold.domain.streams import Committed, Stream
+from tensorfold.domain.windows import Window, chain, tree
+
+_LOGGED_FAULTS = 3
+_HEAD = "head"
+
+Planned = tuple[Window, str | None]
+
+
+class Drafting:
+    """Plans the windows of a round for the engine."""
+
+    def __init__(
+        self,
+        model: TargetModel,
+        settings: EngineSettings,
+        curve: CostCurve,
+        sources: Sequence[DraftSourceFactory],
+        counters: Counters,
+        log: Callable[[str], None],
+    ) -> None:
+        self._model = model
+        self._limits = model.limits
+        self._head_ms = model.costs.head_ms
+        self._settings = settings
+        self._curve = curve
+        self._factories = tuple(sources)
+        self._counters = counters
+        self._log = log
+        self._widest = max(self._limits.chain_width, self._limits.tree_width)
+
+    def open(self, stream: Stream) -> tuple[DraftSource, ...]:
+        """The draft sources of one stream; none where it must decode serially."""
+        if not stream.drafts or not self._settings.drafts or self._widest < 2:
+            return ()
+        sources: list[DraftSource] = []
+        for factory in self._factories:
+            try:
+                sources.append(factory.open(stream.prompt))
+            except Exception as fault:
+                self._blame(type(factory).__name__, fault)
+        return tuple(sources)
+
+    # -- planning ------------------------------------------------------------------------------------------------
+
+    def plan(self, served: Sequence[Live]) -> list[Planned]:
+        """A window for each stream and the source its drafts came from."""
+        proposals = [self._propose(live) for live in served]
+        if not any(proposals):
+            return [(chain(live.stream.pending, (), live.stream.forced), None) for live in served]
+        granted = self._grant(served, proposals)
+        return [
+            self._window(live.stream, proposal, rows)
+            for live, proposal, rows in zip(served, proposals, granted, strict=True)
+        ]
+
+    def _grant(self, served: Sequence[Live], proposals: Sequence[Proposal | None]) -> Sequence[int]:
+        """Draft rows for each stream: by expected tokens against measured cost, or all that fit when windows are forced."""
+        if self._settings.force_windows:
+            return self._fit(served, proposals)
+        requests = [
+            RowRequest(1 + len(live.stream.forced), p.chances if p is not None else ())
+            for live, p in zip(served, proposals, strict=True)
+        ]
+        return allocate(
+            requests, self._curve, batch_rows=self._limits.batch_rows, overhead_ms=self._settings.overhead_ms
+        )
+
+    def _fit(self, served: Sequence[Live], proposals: Sequence[Proposal | None]) -> list[int]:
+        spare = self._limits.batch_rows - sum(1 + len(live.stream.forced) for live in served)
+        granted = []
+        for proposal in proposals:
+            rows = min(len(proposal.tokens) if proposal is not None else 0, spare)
+            granted.append(rows)
+            spare -= rows
+        return granted
+
+    def _window(self, stream: Stream, proposal: Proposal | None, rows: int) -> Planned:
+        if proposal is None or rows <= 0:
+            return chain(stream.pending, (), stream.forced), None
+        if proposal.parents is None:
+            return chain(stream.pending, proposal.tokens[:rows], stream.forced), proposal.source
+        return tree(stream.pending, proposal.tokens[:rows], proposal.parents[:rows]), proposal.source
+
+    # -- proposing -----------------------------------------------------------------------------------------------
+
+    def _propose(self, live: Live) -> Proposal | None:
+        """The stream's best proposal, cut to what can be verified now."""
+        stream = live.stream
+        if not live.sources and live.head is None:
+            return None
+        limit = min(stream.room, self._widest) - 1 - len(stream.forced)
+        if limit <= 0 or self._past_draft_context(stream, limit):
+            return None
+        offers: list[Proposal] = []
+        for source in live.sources:
+            try:
+                offer = source.propose(stream.tokens, limit)
+                if offer is not None and (offer := self._sound(offer, stream, limit)) is not None:
+                    offers.append(offer)
+            except Exception as fault:
+                self._blame(source.name, fault)
+        head, live.head = live.head, None
+        if head is not None and (sound := self._sound(head, stream, limit)) is not None:
+            offers.append(sound)
+        if not offers:
+            return None
+        return offers[0] if len(offers) == 1 else arbitrate(offers)
+
+    def _past_draft_context(self, stream: Stream, limit: int) -> bool:
+        cap = self._limits.draft_context
+        return bool(cap) and stream.absorbed + 1 + limit > cap
+
+    def _sound(self, offer: Proposal, stream: Stream, limit: int) -> Proposal | None:
+        """An offer without ids the model does not know and without rows it cannot verify; None when nothing is left."""
+        if offer.parents is not None and (stream.forced or self._limits.tree_width < 2):
+            offer = _first_branch(offer)
+        width = self._limits.chain_width if offer.parents is None else self._limits.tree_width
+        rows = min(limit, width - 1 - len(stream.forced), len(offer.tokens))
+        for row in range(rows):
+            if not 0 <= offer.tokens[row] < self._limits.vocabulary:
+                rows = row
+                break
+        if rows <= 0:
+            return None
+        if rows == len(offer.tokens):
+            return offer
+        parents = None if offer.parents is None else offer.parents[:rows]
+        return Proposal(offer.source, offer.tokens[:rows], offer.chances[:rows], parents)
+
+    # -- after the round -----------------------------------------------------------------------------------------
+
+    def observe(self, live: Live, source: str | None, drafted: int, committed: Committed) -> None:
+        """Tell every source of a stream what was verified and what landed."""
+        for each in live.sources:
+            try:
+                each.observe(source, drafted, committed.drafts_kept if source is not None else 0, live.stream.tokens)
+            except Exception as fault:
+                self._blame(each.name, fault)
+        if source == _HEAD and live.depth is not None:
+            live.depth.observe(drafted, committed.drafts_kept)
+
+    def ask_heads(self, ticket: Ticket, turns: Sequence[tuple[Live, Committed | None]], paths: Sequence[Path]) -> None:
+        """Let the model's own head draft the next round from the kept rows of this one."""
+        if not self._head_ms or not self._settings.drafts:
+            return
+        depth = tuple(self._head_depth(live, committed) for live, committed in turns)
+        if not any(depth):
+            return
+        try:
+            spec = ProposeSpec(depth, tuple(live.stream.sampling for live, _ in turns))
+            offers = self._model.propose(ticket, paths, spec)
+            for (live, _), offer in zip(turns, offers, strict=True):
+                live.head = _head_proposal(offer)
+        except Exception as fault:
+            self._blame(_HEAD, fault)
+
+    def _head_depth(self, live: Live, committed: Committed | None) -> int:
+        stream = live.stream
+        if committed is None or committed.finish is not None or not stream.drafts or stream.forced:
+            return 0
+        if live.depth is None:
+            live.depth = DepthPolicy(self._curve, self._head_ms)
+        most = min(len(self._head_ms), self._limits.chain_width - 1, stream.room - 1)
+        return live.depth.choose(most) if most > 0 else 0
+
+    def _blame(self, name: str, fault: Exception) -> None:
+        self._counters.proposer_faults += 1
+        if self._counters.proposer_faults <= _LOGGED_FAULTS:
+            self._log(f"draft source {name} failed, this round goes without it: {fault!r}")
+
+
+def _head_proposal(offer: Chain | Lattice | None) -> Proposal | None:
+    """A head's chain with the chance that each draft is kept; lattices are searched where a family brings a drafter."""
+    if not isinstance(offer, Chain) or not offer.tokens:
+        return None
+    chances, chance = [], 1.0
+    for confidence in offer.confidence:
+        chance *= confidence
+        chances.append(chance)
+    return Proposal(_HEAD, offer.tokens, tuple(chances))
+
+
+def _first_branch(offer: Proposal) -> Proposal:
+    """The branch of a tree that follows the first child of each row, as a chain."""
+    assert offer.parents is not None
+    tokens, chances, row = [], [], 0
+    for index, parent in enumerate(offer.parents):
+        if parent == row:
+            tokens.append(offer.tokens[index])
+            chances.append(offer.chances[index])
+            row = index + 1
+    return Proposal(offer.source, tuple(tokens), tuple(chances))

@@ -1,0 +1,252 @@
+"""One round, readable top to bottom: propose, plan rows, launch, collect, commit, keep, remember.
+
+The engine runs streams over the model's port and knows no device, no queue and no client. Nothing in it can change a
+token: the domain's acceptance and the model's rows decide those; proposers, widths and neighbours only change speed.
+A fault ends the stream it belongs to and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tensorfold.application.counters import Counters
+from tensorfold.application.drafts import Drafting
+from tensorfold.application.flight import Flight
+from tensorfold.application.live import Live
+from tensorfold.application.ports.machine import Clock
+from tensorfold.application.ports.target_model import Draws, LaneWindow, Path, RoundBatch, Span, TargetModel, Ticket
+from tensorfold.application.settings import EngineSettings
+from tensorfold.domain.drafting.costs import CostCurve
+from tensorfold.domain.drafting.sources import DraftSourceFactory
+from tensorfold.domain.scheduling.turns import TurnOrder
+from tensorfold.domain.streams import Committed, Stream
+from tensorfold.domain.verification import accept
+from tensorfold.domain.windows import Window, chain
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a round did to one stream: tokens landed, or the fault that ends it; `prints` are the tokens' rows' digests."""
+
+    live: Live
+    committed: Committed | None
+    fault: Exception | None = None
+    prints: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One stream's part of a round in the making."""
+
+    live: Live
+    window: Window
+    source: str | None
+    committed: Committed | None = None
+    fault: Exception | None = None
+    prints: tuple[int, ...] = ()
+
+
+class Engine:
+    """Runs rounds for live streams over one model. Every call comes from the thread that loaded the model."""
+
+    def __init__(
+        self,
+        model: TargetModel,
+        settings: EngineSettings,
+        clock: Clock,
+        *,
+        sources: Sequence[DraftSourceFactory] = (),
+        counters: Counters | None = None,
+        log: Log = lambda line: None,
+    ) -> None:
+        self.model = model
+        self.counters = counters if counters is not None else Counters()
+        self.flight = Flight(clock, settings.stall_factor, settings.stall_grace_s)
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+        self._limits = model.limits
+        self._curve = CostCurve(model.costs.rows_ms)
+        self._prefill_row_ms = model.costs.prefill_row_ms
+        self._drafting = Drafting(model, settings, self._curve, sources, self.counters, log)
+        self._turns = TurnOrder(self._limits.max_streams, self._limits.batch_rows)
+        self._opened = 0
+
+    # -- opening and filling -------------------------------------------------------------------------------------
+
+    def open(self, stream: Stream, tag: object = None) -> Live:
+        """Give a stream a lane. Raises CapacityError when none can be had."""
+        lane = self.model.open(len(stream.prompt) + stream.max_tokens)
+        self._opened += 1
+        live = Live(self._opened, stream, lane, self._drafting.open(stream), tag)
+        if live.to_fill <= 0:
+            stream.absorb_prompt()
+        return live
+
+    def fill(self, live: Live) -> bool:
+        """Absorb the next slice of a prompt; True when the stream may take rounds."""
+        if live.to_fill > 0:
+            self._absorb(live, self._next_stop(live))
+            if live.to_fill == 0:
+                live.stream.absorb_prompt()
+        return live.to_fill == 0
+
+    def _next_stop(self, live: Live) -> int:
+        """End of the next slice: inside the planned chunk, and of the size the load check allows."""
+        chunk = self._settings.prefill_chunk
+        end = min((live.filled // chunk + 1) * chunk, len(live.stream.prompt) - 1)
+        size = self._limits.prefill_slice
+        return min(end, live.filled + size) if size else end
+
+    def _absorb(self, live: Live, stop: int) -> None:
+        rows = stop - live.filled
+        began = self.flight.depart("prefill", rows * self._prefill_row_ms)
+        try:
+            self.model.collect(self.model.prefill(live.lane, live.ids, Span(live.filled, stop)))
+        finally:
+            took = self.flight.arrive() - began
+        self._prefill_row_ms += 0.2 * (1000.0 * took / rows - self._prefill_row_ms)
+        self.counters.prefill_s += took
+        live.filled = stop
+
+    def close(self, live: Live) -> None:
+        """Free a stream's lane and forget its sources."""
+        try:
+            self.model.close(live.lane)
+        except Exception as fault:
+            self._log(f"lane {live.lane} did not close: {fault!r}")
+
+    # -- the round -----------------------------------------------------------------------------------------------
+
+    def round(self, streams: Sequence[Live]) -> list[Outcome]:
+        """One round over the streams whose turn it is; every stream served lands at least one token or a fault."""
+        served = self._turns.choose(streams)
+        turns = self._drafting.plan(served)
+        outcomes: list[Outcome] = []
+        for group in self._groups([_Turn(live, window, source) for live, (window, source) in zip(served, turns, strict=True)]):
+            self._run(group)
+            outcomes += [Outcome(t.live, t.committed, t.fault, t.prints) for t in group]
+        self.counters.rounds += 1
+        return outcomes
+
+    def _groups(self, turns: list[_Turn]) -> list[list[_Turn]]:
+        """Streams that share a launch: all, where the model's rows keep their bits beside others', else each alone."""
+        return [turns] if self._limits.shares_rounds or len(turns) < 2 else [[t] for t in turns]
+
+    def _run(self, group: list[_Turn]) -> None:
+        try:
+            ticket, draws = self._launch(group)
+        except Exception as fault:
+            self._retry_alone(group, fault)
+            return
+        paths = [self._commit(turn, drawn) for turn, drawn in zip(group, draws.tokens, strict=True)]
+        if draws.prints:
+            _take_prints(group, draws, paths)
+        try:
+            self.model.keep(ticket, paths)
+        except Exception as fault:
+            self._log(f"keep failed, rebuilding {len(group)} lanes: {fault!r}")
+            for turn in group:
+                if turn.committed is not None and turn.committed.finish is None:
+                    self._rebuild(turn)
+        else:
+            self._drafting.ask_heads(ticket, [(t.live, t.committed) for t in group], paths)
+        self._remember(group)
+
+    def _launch(self, group: list[_Turn]) -> tuple[Ticket, Draws]:
+        """Launch a group's rows and wait for their draws; lanes stand as they stood when it raises."""
+        batch = RoundBatch(
+            tuple(
+                LaneWindow(t.live.lane, t.live.stream.absorbed, t.window, t.live.stream.sampling, audit=t.live.audit)
+                for t in group
+            )
+        )
+        rows = batch.rows
+        began = self.flight.depart("round", self._curve.ms(rows))
+        try:
+            ticket = self.model.launch(batch)
+            try:
+                draws = self.model.collect(ticket)
+            except Exception:
+                self.model.discard(ticket)
+                raise
+        finally:
+            took = self.flight.arrive() - began
+        self._curve.observe(rows, 1000.0 * took)
+        self.counters.launches += 1
+        self.counters.decode_s += took
+        return ticket, draws
+
+    def _retry_alone(self, group: list[_Turn], fault: Exception) -> None:
+        """A shared launch that failed is tried once more for each stream alone; one that fails alone ends."""
+        if len(group) == 1:
+            group[0].fault = fault
+            return
+        self._log(f"a shared round of {len(group)} streams failed, running each alone: {fault!r}")
+        self.counters.retries += 1
+        for turn in group:
+            self._run([turn])
+
+    def _commit(self, turn: _Turn, drawn: Sequence[int]) -> Path:
+        """Apply the acceptance rule to one stream; the rows to keep, none when the stream's own rules raised."""
+        stream = turn.live.stream
+        try:
+            turn.committed = stream.commit(turn.window, accept(turn.window, drawn, stream.room, stream.stop_ids))
+        except Exception as fault:
+            turn.fault = fault
+            return ()
+        return turn.committed.kept
+
+    def _remember(self, group: list[_Turn]) -> None:
+        """Count the round and tell the draft sources what became of their drafts."""
+        number = self.counters.rounds + 1
+        for turn in group:
+            live, committed = turn.live, turn.committed
+            if committed is None:
+                continue
+            live.served = number
+            live.rounds += 1
+            drafted = len(turn.window.tokens) - 1 - turn.window.forced
+            if drafted and turn.source is not None:
+                live.count(turn.source, drafted, committed.drafts_kept)
+                self.counters.count_drafts(turn.source, drafted, committed.drafts_kept)
+            if live.sources:
+                self._drafting.observe(live, turn.source if drafted else None, drafted, committed)
+
+    # -- rebuilding a lane ---------------------------------------------------------------------------------------
+
+    def _rebuild(self, turn: _Turn) -> None:
+        """A fresh lane with the state the stream had: prompt in its slices, reply in forced rows. Exact by both promises."""
+        live, stream = turn.live, turn.live.stream
+        self.counters.rebuilds += 1
+        self.close(live)
+        try:
+            live.lane = self.model.open(len(stream.prompt) + stream.max_tokens)
+            live.filled = 0
+            while live.to_fill > 0:
+                self._absorb(live, self._next_stop(live))
+            self._feed_reply(live)
+        except Exception as fault:
+            turn.committed, turn.fault = None, fault
+
+    def _feed_reply(self, live: Live) -> None:
+        """Absorb the committed reply up to the pending token, as wide as the model's windows allow."""
+        stream = live.stream
+        at, end = len(stream.prompt) - 1, stream.absorbed
+        while at < end:
+            rows = min(self._limits.chain_width, end - at)
+            window = chain(stream.tokens[at], forced=stream.tokens[at + 1 : at + rows])
+            ticket = self.model.launch(RoundBatch((LaneWindow(live.lane, at, window, stream.sampling),)))
+            self.model.collect(ticket)
+            self.model.keep(ticket, [tuple(range(rows))])
+            at += rows
+
+
+def _take_prints(group: Sequence[_Turn], draws: Draws, paths: Sequence[Path]) -> None:
+    """The digest of the row that drew each committed token."""
+    for turn, prints, path in zip(group, draws.prints, paths, strict=True):
+        if prints is not None:
+            turn.prints = tuple(prints[row] for row in path[turn.window.forced :])

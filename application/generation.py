@@ -1,0 +1,91 @@
+"""Submitting a request, reading its events, cancelling it: the side of a request that other threads see.
+
+A generation's events travel through one queue written by the engine thread; the engine never waits for a reader.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+from collections.abc import Callable
+
+from tensorfold.application.errors import ContextExceededError
+from tensorfold.application.replies import Event, GenerationRequest
+from tensorfold.domain.drafting.sources import DraftSource
+from tensorfold.domain.gates.gate import Gate
+from tensorfold.domain.gates.stop_strings import StopStrings
+from tensorfold.domain.conversation.token_bytes import TokenBytes
+from tensorfold.domain.streams import Stream
+
+_NUMBERS = itertools.count(1)
+
+
+class Generation:
+    """One submitted request. `next` is for one reader; `cancel` may be called from any thread, any number of times."""
+
+    __slots__ = ("_events", "cancelled", "id", "oracle", "request", "submitted", "wake")
+
+    def __init__(self, request: GenerationRequest, submitted: float, wake: Callable[[], None]) -> None:
+        self.id = f"{next(_NUMBERS):x}"
+        self.request = request
+        self.submitted = submitted
+        self.cancelled = False
+        self.oracle: DraftSource | None = None
+        self.wake = wake
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def deliver(self, event: Event) -> None:
+        """Hand an event to the reader; called by the engine thread."""
+        self._events.put(event)
+
+    def next(self, timeout: float) -> Event | None:
+        """The next event, or None when `timeout` seconds brought none. Nothing follows the end of a reply."""
+        try:
+            return self._events.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def cancel(self) -> None:
+        """Ask for the end: a waiting request never starts, a running one ends at its next round or slice."""
+        if not self.cancelled:
+            self.cancelled = True
+            self.wake()
+
+
+class StreamFactory:
+    """Makes the domain's stream of a request: its room, end tokens and gates."""
+
+    def __init__(self, *, context: int, max_tokens: int, stop_ids: frozenset[int], token_bytes: TokenBytes) -> None:
+        self.context = context
+        self.max_tokens = max_tokens
+        self._stop_ids = stop_ids
+        self._token_bytes = token_bytes
+
+    def check(self, request: GenerationRequest) -> None:
+        """Refuse what cannot fit before anything is queued. Raises ContextExceededError."""
+        prompt, reply = len(request.prompt), request.max_tokens
+        if prompt + (reply or 1) > self.context:
+            raise ContextExceededError(prompt=prompt, reply=reply, limit=self.context, param=request.param)
+
+    def reply_limit(self, request: GenerationRequest) -> int:
+        """The explicit limit, or the default capped by the room the prompt leaves."""
+        if request.max_tokens is not None:
+            return request.max_tokens
+        return min(self.max_tokens, self.context - len(request.prompt))
+
+    def stream(self, request: GenerationRequest) -> Stream:
+        """A stream at its start."""
+        gates: list[Gate] = [StopStrings(self._token_bytes, request.stops)] if request.stops else []
+        return Stream(
+            request.prompt,
+            max_tokens=self.reply_limit(request),
+            sampling=request.sampling,
+            stop_ids=self._ends(request),
+            gates=gates,
+            drafts=request.draft,
+        )
+
+    def _ends(self, request: GenerationRequest) -> frozenset[int]:
+        if request.ignore_eos:
+            return frozenset()
+        return self._stop_ids if request.stop_ids is None else request.stop_ids

@@ -1,0 +1,62 @@
+"""A stream that holds a lane: the domain's stream beside its lane, its draft sources and what is counted for its reply.
+
+Owned by the engine thread. Nothing here decides a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.application.ports.target_model import Lane
+from tensorfold.domain.drafting.depth import DepthPolicy
+from tensorfold.domain.drafting.sources import DraftSource, Proposal
+from tensorfold.domain.streams import Stream
+
+
+class Live:
+    """One stream in the engine. `index` orders streams by arrival; `served` is the last round that carried it."""
+
+    __slots__ = (
+        "audit",
+        "depth",
+        "drafts",
+        "filled",
+        "head",
+        "ids",
+        "index",
+        "lane",
+        "rounds",
+        "served",
+        "sources",
+        "stream",
+        "tag",
+    )
+
+    def __init__(self, index: int, stream: Stream, lane: Lane, sources: Sequence[DraftSource], tag: object = None) -> None:
+        self.index = index
+        self.stream = stream
+        self.lane = lane
+        self.sources = tuple(sources)
+        self.tag = tag
+        self.audit = False
+        self.ids: NDArray[np.int64] = np.asarray(stream.prompt, dtype=np.int64)
+        self.filled = 0
+        self.served = 0
+        self.rounds = 0
+        self.head: Proposal | None = None
+        self.depth: DepthPolicy | None = None
+        self.drafts: dict[str, list[int]] = {}
+
+    @property
+    def to_fill(self) -> int:
+        """Prompt positions still to absorb before the first round; the last prompt id is left pending."""
+        return len(self.stream.prompt) - 1 - self.filled
+
+    def count(self, source: str, drafted: int, kept: int) -> None:
+        """Add one verified window's drafts."""
+        pair = self.drafts.setdefault(source, [0, 0])
+        pair[0] += drafted
+        pair[1] += kept

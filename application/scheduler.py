@@ -1,0 +1,362 @@
+"""The one thread that owns the device: admit, fill, round, finish.
+
+Other threads submit and cancel under a lock and read their own queues; they never touch the engine. A request's fault,
+cancellation or departure ends that request alone. When the server is idle the engine's books are checked.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from tensorfold.application.counters import Counters
+from tensorfold.application.engine import Engine, Outcome
+from tensorfold.application.errors import OverloadedError
+from tensorfold.application.generation import Generation, StreamFactory
+from tensorfold.application.live import Live
+from tensorfold.application.ports.machine import Clock
+from tensorfold.application.ports.target_model import CapacityError
+from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationRequest, Landed, ReplyStats, SourceCount
+from tensorfold.application.settings import EngineSettings
+from tensorfold.domain.scheduling.credit import DecodeCredit
+from tensorfold.domain.scheduling.queue import WaitingQueue
+
+Phase = Literal["loading", "ok", "draining", "stopped", "failed"]
+ENGINE_FAULT = "The request failed inside the engine; the server's log says why. Other requests go on."
+
+
+class _Running:
+    """A generation with its stream in the engine, and the times its figures need."""
+
+    __slots__ = ("filled_at", "first_at", "generation", "live", "opened_at")
+
+    def __init__(self, generation: Generation, live: Live, opened_at: float) -> None:
+        self.generation = generation
+        self.live = live
+        self.opened_at = opened_at
+        self.filled_at = opened_at
+        self.first_at = 0.0
+
+
+class Scheduler:
+    """Owns the engine thread from loading the model to freeing it."""
+
+    def __init__(
+        self,
+        load: Callable[[], tuple[Engine, StreamFactory]],
+        settings: EngineSettings,
+        clock: Clock,
+        *,
+        counters: Counters,
+        log: Callable[[str], None] = lambda line: None,
+        on_done: Callable[[Generation, ReplyStats | None, str], None] = lambda generation, stats, reason: None,
+    ) -> None:
+        self._load = load
+        self._settings = settings
+        self._clock = clock
+        self._log = log
+        self._on_done = on_done
+        self.counters = counters
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._waiting: WaitingQueue[Generation] = WaitingQueue(settings.queue)
+        self._filling: list[_Running] = []
+        self._running: list[_Running] = []
+        self._credit = DecodeCredit(settings.decode_share)
+        self._phase: Phase = "loading"
+        self._halt = False
+        self._checked = False
+        self._held_back = False
+        self._failure: BaseException | None = None
+        self._ready = threading.Event()
+        self._engine: Engine | None = None
+        self._factory: StreamFactory | None = None
+        self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
+
+    # -- what other threads call ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin loading on the engine thread."""
+        self._thread.start()
+
+    def wait_ready(self) -> None:
+        """Return when requests are accepted. Raises what loading raised."""
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def phase(self) -> Phase:
+        """Where the server stands."""
+        return self._phase
+
+    @property
+    def engine(self) -> Engine:
+        """The loaded engine; read its values only."""
+        assert self._engine is not None
+        return self._engine
+
+    @property
+    def factory(self) -> StreamFactory:
+        """What makes streams of requests."""
+        assert self._factory is not None
+        return self._factory
+
+    @property
+    def parallel(self) -> int:
+        """Streams that may hold lanes at once."""
+        return self._settings.parallel
+
+    def loads(self) -> tuple[int, int, int]:
+        """Streams decoding, prompts filling, requests waiting."""
+        return len(self._running), len(self._filling), len(self._waiting)
+
+    def submit(self, request: GenerationRequest, prepare: Callable[[Generation], None] | None = None) -> Generation:
+        """Queue a request. Raises ContextExceededError or OverloadedError; nothing is left behind when it does."""
+        self.factory.check(request)
+        generation = Generation(request, self._clock.monotonic(), self._notify)
+        if prepare is not None:
+            prepare(generation)
+        with self._wake:
+            if self._phase != "ok":
+                raise OverloadedError("The server is shutting down.", retry_after=5)
+            if self._waiting.full:
+                raise OverloadedError(
+                    f"All {self._settings.parallel} lanes are busy and {self._settings.queue} requests wait already.",
+                    retry_after=5,
+                )
+            self._waiting.push(generation.id, generation, background=request.background)
+            self.counters.requests += 1
+            self._wake.notify()
+        return generation
+
+    def drain(self) -> None:
+        """Take no new requests; those inside go on."""
+        with self._wake:
+            if self._phase == "ok":
+                self._phase = "draining"
+
+    def stop(self, timeout: float) -> bool:
+        """End every request, free the model and join the thread; False when it did not end in time."""
+        with self._wake:
+            if self._phase in ("ok", "loading"):
+                self._phase = "draining"
+            self._halt = True
+            self._wake.notify()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _notify(self) -> None:
+        with self._wake:
+            self._wake.notify()
+
+    # -- the engine thread ---------------------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        try:
+            self._engine, self._factory = self._load()
+        except BaseException as failure:
+            self._failure, self._phase = failure, "failed"
+            self._ready.set()
+            return
+        with self._wake:
+            if self._phase == "loading":
+                self._phase = "ok"
+        self._ready.set()
+        while self._wait_for_work():
+            self._step()
+        self._end_all()
+        self.engine.model.shutdown()
+        self._phase = "stopped"
+
+    def _wait_for_work(self) -> bool:
+        with self._wake:
+            while not (self._halt or self._waiting or self._filling or self._running):
+                self.engine.flight.idle()
+                if not self._checked:
+                    self._checked = True
+                    self.check_integrity()
+                self._wake.wait()
+            return not self._halt
+
+    def _step(self) -> None:
+        """One pass: what left is dropped, what waits is admitted, one slice of a prompt, then the rounds it owes."""
+        self._checked = False
+        self.engine.flight.arrive()
+        self._drop_cancelled()
+        self._admit()
+        if self._filling:
+            self._fill()
+        if self._running:
+            self._rounds()
+
+    def _rounds(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            outcomes = self.engine.round([r.live for r in self._running])
+            for outcome in outcomes:
+                self._land(outcome)
+            self._credit.round_took(self._clock.monotonic() - began)
+            if not self._filling or not self._running or not self._credit.owes_rounds():
+                return
+            self._drop_cancelled()
+
+    # -- admission and filling -----------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        """Open lanes for waiting requests in the queue's order."""
+        self._held_back = False
+        while len(self._running) + len(self._filling) < self._settings.parallel and not self._held_back:
+            with self._lock:
+                generation = self._waiting.pop() if self._waiting else None
+            if generation is None:
+                return
+            if generation.cancelled:
+                self._finish_cancelled(generation, None)
+            else:
+                self._open(generation)
+
+    def _open(self, generation: Generation) -> None:
+        request = generation.request
+        try:
+            live = self.engine.open(self.factory.stream(request), generation)
+        except CapacityError as refusal:
+            if self._running or self._filling:
+                self._held_back = True
+                with self._lock:
+                    self._waiting.push_front(generation.id, generation, background=request.background)
+                return
+            self._fail(generation, refusal.message, None)
+            return
+        except Exception as fault:
+            self._log(f"request {generation.id} could not be opened: {fault!r}")
+            self._fail(generation, ENGINE_FAULT, None)
+            return
+        live.audit = request.audit
+        if generation.oracle is not None:
+            live.sources = (*live.sources, generation.oracle)
+        self.counters.prompt_tokens += len(request.prompt)
+        running = _Running(generation, live, self._clock.monotonic())
+        (self._filling if live.to_fill > 0 else self._running).append(running)
+
+    def _fill(self) -> None:
+        """Absorb one slice of the prompt with the fewest tokens left."""
+        running = min(self._filling, key=lambda r: r.live.to_fill)
+        began = self._clock.monotonic()
+        try:
+            filled = self.engine.fill(running.live)
+        except Exception as fault:
+            self._log(f"request {running.generation.id} failed while its prompt was read: {fault!r}")
+            self._filling.remove(running)
+            self._end(running, fault)
+            return
+        running.filled_at = self._clock.monotonic()
+        self._credit.slice_took(running.filled_at - began)
+        if filled:
+            self._filling.remove(running)
+            self._running.append(running)
+
+    # -- landing and ending --------------------------------------------------------------------------------------
+
+    def _land(self, outcome: Outcome) -> None:
+        live = outcome.live
+        generation: Generation = live.tag  # type: ignore[assignment]
+        committed = outcome.committed
+        if committed is None:
+            self._log(f"request {generation.id} failed in a round: {outcome.fault!r}")
+            self._end(self._take(live), outcome.fault)
+            return
+        self.counters.completion_tokens += len(committed.tokens)
+        generation.deliver(Landed(committed.tokens, outcome.prints))
+        if live.rounds == 1:
+            self._of(live).first_at = self._clock.monotonic()
+        if committed.finish is not None:
+            running = self._take(live)
+            stats = self._stats(running)
+            self.engine.close(live)
+            self.counters.finished += 1
+            generation.deliver(Ended(str(committed.finish), stats, committed.stop))
+            self._on_done(generation, stats, str(committed.finish))
+
+    def _of(self, live: Live) -> _Running:
+        return next(r for r in self._running if r.live is live)
+
+    def _take(self, live: Live) -> _Running:
+        running = self._of(live)
+        self._running.remove(running)
+        return running
+
+    def _drop_cancelled(self) -> None:
+        for group in (self._filling, self._running):
+            for running in [r for r in group if r.generation.cancelled]:
+                group.remove(running)
+                self.engine.close(running.live)
+                self._finish_cancelled(running.generation, self._stats(running))
+        if self._waiting:
+            with self._lock:
+                gone = [g for g in self._waiting if g.cancelled]
+                for generation in gone:
+                    self._waiting.remove(generation.id)
+            for generation in gone:
+                self._finish_cancelled(generation, None)
+
+    def _finish_cancelled(self, generation: Generation, stats: ReplyStats | None) -> None:
+        self.counters.cancelled += 1
+        generation.deliver(Cancelled())
+        self._on_done(generation, stats, "cancelled")
+
+    def _end(self, running: _Running, fault: Exception | None) -> None:
+        self.engine.close(running.live)
+        message = fault.message if isinstance(fault, CapacityError) else ENGINE_FAULT
+        self._fail(running.generation, message, self._stats(running))
+
+    def _fail(self, generation: Generation, message: str, stats: ReplyStats | None) -> None:
+        self.counters.failed += 1
+        generation.deliver(Failed(message))
+        self._on_done(generation, stats, "error")
+
+    def _end_all(self) -> None:
+        with self._lock:
+            waiting = [g for g in self._waiting]
+            for generation in waiting:
+                self._waiting.remove(generation.id)
+        for running in (*self._filling, *self._running):
+            self._fail(running.generation, "The server is shutting down.", self._stats(running))
+            self.engine.close(running.live)
+        self._filling, self._running = [], []
+        for generation in waiting:
+            self._fail(generation, "The server is shutting down.", None)
+
+    def _stats(self, running: _Running) -> ReplyStats:
+        now = self._clock.monotonic()
+        live, generation = running.live, running.generation
+        first = running.first_at or now
+        return ReplyStats(
+            prompt_tokens=len(live.stream.prompt),
+            completion_tokens=live.stream.emitted_count,
+            queue_s=running.opened_at - generation.submitted,
+            prefill_s=running.filled_at - running.opened_at,
+            ttft_s=first - generation.submitted,
+            decode_s=now - first,
+            rounds=live.rounds,
+            sources=tuple(SourceCount(name, drafted, kept) for name, (drafted, kept) in live.drafts.items()),
+        )
+
+    # -- integrity -----------------------------------------------------------------------------------------------
+
+    def check_integrity(self) -> Sequence[str]:
+        """When nothing runs, nothing may be held: stray lanes are named, closed and counted."""
+        faults = []
+        if not (self._running or self._filling):
+            for lane in self.engine.model.lanes():
+                faults.append(f"lane {lane} is open though no stream holds it")
+                try:
+                    self.engine.model.close(lane)
+                except Exception as fault:
+                    self._log(f"stray lane {lane} did not close: {fault!r}")
+        for line in faults:
+            self._log(f"integrity: {line}")
+        self.counters.integrity_faults += len(faults)
+        return faults
