@@ -17,19 +17,20 @@ RopeForm = Literal["plain", "linear", "llama3", "yarn", "proportional"]
 class Norm:
     """RMS norm over the last axis, or over `groups` equal parts of it. `weight` False: no weight.
 
-    `centred` weights are stored around zero and multiply by 1 + w; `layer` True is a LayerNorm with weight and bias.
+    The weight is a plain scale here; whether a checkpoint stores it less one is its slot's `centring`. `layer` True is
+    a LayerNorm with weight and bias.
     """
 
     eps: float
     weight: bool = True
-    centred: bool = False
     groups: int = 1
     layer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    """Rotary embedding of the first `dims` of each head, half-split pairs (dim j with j + dims / 2) unless `interleaved`.
+    """Rotary embedding of the first `dims` of each head: dim j turns with j + dims / 2, or with its neighbour when
+    `interleaved`.
 
     `form` picks how the frequencies theta^(-2j/denominator) are scaled: `plain`, `linear` (divided by `factor`),
     `llama3` (smoothed between `low_factor` and `high_factor` wavelengths of `original`), `yarn` (ramped between
@@ -81,7 +82,8 @@ class Attention:
 class BlockIndexer:
     """Chooses the keys of a sparse attention: blocks of `ratio` tokens scored by small heads, at most `budget` keys.
 
-    `pooling` "mean" averages raw keys and norms them afterwards; "gated" sums normed keys by a learnt softmax per channel.
+    `pooling` "mean" averages raw keys and norms them afterwards; "gated" sums normed keys by a learnt softmax per
+    channel.
     `query_from` tells which row the query heads read: the layer's input or the latent query.
     """
 

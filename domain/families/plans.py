@@ -126,7 +126,7 @@ class MtpHead:
 
 @dataclass(frozen=True, slots=True)
 class DFlashDrafter:
-    """A block drafter: one forward proposes `block` - 1 positions from taps of the committed tokens, no causal mask inside.
+    """A block drafter: one forward proposes `block` - 1 positions from taps of the committed tokens.
 
     `selector_rank` and `candidates` describe its pairwise scores; each layer has grouped two-tap convolutions around
     attention and MLP.
@@ -153,7 +153,7 @@ DraftHead = MtpHead | DFlashDrafter
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a family writes its replies: thinking markers (empty: none) and the name of its tool-call dialect (empty: none)."""
+    """How a family writes its replies: thinking markers and the name of its tool-call dialect; empty: none."""
 
     think_open: str = ""
     think_close: str = ""

@@ -12,8 +12,8 @@ StateKind = Literal["keys", "values", "latent", "index_keys", "pooled_keys", "co
 class StateEntry:
     """One buffer of a lane.
 
-    `path` is `layers.N.NAME.KIND` (or `mtp.…`); `fixed_bytes` are held whatever the length, `token_bytes` grow with each
-    token (for pooled keys: on average) and stop growing at `window` tokens (0: never). `rows` tells how one row's
+    `path` is `layers.N.NAME.KIND` (or `mtp.…`); `fixed_bytes` are held whatever the length, `token_bytes` grow with
+    each token (for pooled keys: on average) and stop growing at `window` tokens (0: never). `rows` tells how one row's
     state is undone: "trim" drops entries past a length, "history" needs the state of each row of a window.
     """
 
