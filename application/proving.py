@@ -1,0 +1,325 @@
+"""Prove on this machine that drafts, neighbours and cancellations change no token.
+
+One serial reference, then the same requests under every mode through the real scheduler, with planted drafts beside
+the real sources and windows forced whatever they cost. Ids are compared, and the bits of the rows that drew them. A
+mode that saw too few kept or refused drafts, windows or stops has proved nothing, and fails.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tensorfold.application.generation import Generation
+from tensorfold.application.planting import PlantedDrafts, Shape, Tally
+from tensorfold.application.ports.tokenizer import Tokenizer
+from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationRequest, Landed, ReplyStats
+from tensorfold.application.scheduler import Scheduler
+from tensorfold.domain.sampling import Sampling
+
+LEAST_KEPT = 100
+LEAST_REFUSED = 100
+_PASSES = 12
+_TEXTS = (
+    "one two three four one two three four one two three",
+    "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n",
+    "Heads or tails? Yes or no? Left or right? Answer:",
+)
+_PROMPT_IDS = 24
+_REPLY = 48
+_WAIT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One request of the proof and, once known, its serial reply and the digests of the rows that drew it."""
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    reply: tuple[int, ...] = ()
+    prints: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where a mode first left the serial reply; `position` is absolute, prompt included. `bits` when only rows differ."""
+
+    case: int
+    position: int
+    expected: int
+    got: int
+    bits: bool = False
+
+
+@dataclass(slots=True)
+class Row:
+    """What one mode compared and saw."""
+
+    mode: str
+    compared: int = 0
+    differences: int = 0
+    first: Difference | None = None
+    drafts: dict[str, list[int]] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    widest: int = 0
+    counts_drafts: bool = True
+    note: str = ""
+
+    @property
+    def kept(self) -> int:
+        """Drafts kept, all sources."""
+        return sum(kept for _, kept in self.drafts.values())
+
+    @property
+    def refused(self) -> int:
+        """Drafts refused, all sources."""
+        return sum(drafted - kept for drafted, kept in self.drafts.values())
+
+    def lacks(self) -> tuple[str, ...]:
+        """What the mode must still see before it proves anything."""
+        if not self.counts_drafts:
+            return ()
+        lacks = []
+        if self.kept < LEAST_KEPT:
+            lacks.append(f"{self.kept} drafts kept, at least {LEAST_KEPT} are needed")
+        if self.refused < LEAST_REFUSED:
+            lacks.append(f"{self.refused} drafts refused, at least {LEAST_REFUSED} are needed")
+        if missing := self.tally.missing(self.widest):
+            lacks.append(f"no window kept exactly {', '.join(map(str, missing))} drafts")
+        if not self.tally.stops_inside:
+            lacks.append("no reply stopped inside a kept run")
+        return tuple(lacks)
+
+    def count(self, stats: ReplyStats) -> None:
+        """Add one reply's drafts."""
+        for source in stats.sources:
+            pair = self.drafts.setdefault(source.source, [0, 0])
+            pair[0] += source.drafted
+            pair[1] += source.kept
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The proof's outcome. `reasons` are the sentences that made it fail."""
+
+    rows: tuple[Row, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def compared(self) -> int:
+        """Tokens compared with the serial reference over all modes."""
+        return sum(row.compared for row in self.rows)
+
+    @property
+    def differences(self) -> int:
+        """Tokens or rows that differed."""
+        return sum(row.differences for row in self.rows)
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything equal and enough was seen."""
+        return not self.reasons
+
+
+@dataclass(slots=True)
+class _Read:
+    """A request being read to its end."""
+
+    generation: Generation
+    ids: list[int] = field(default_factory=list)
+    prints: list[int] = field(default_factory=list)
+    stats: ReplyStats | None = None
+    failure: str = ""
+
+    def finish(self) -> _Read:
+        """Read until the reply ends."""
+        while (event := self.generation.next(_WAIT_S)) is not None:
+            if isinstance(event, Landed):
+                self.take(event)
+            elif isinstance(event, Ended):
+                self.stats = event.stats
+                return self
+            elif isinstance(event, Failed):
+                self.failure = event.message
+                return self
+            elif isinstance(event, Cancelled):
+                return self
+        self.failure = f"nothing came for {_WAIT_S:.0f} seconds"
+        return self
+
+    def take(self, event: Landed) -> None:
+        """Keep what landed."""
+        self.ids += event.ids
+        self.prints += event.prints
+
+
+class Prover:
+    """Runs the proof through a scheduler whose engine forces windows."""
+
+    def __init__(
+        self, scheduler: Scheduler, tokenizer: Tokenizer, say: Callable[[str], None] = lambda line: None, *, seed: int = 1
+    ) -> None:
+        self._scheduler = scheduler
+        self._limits = scheduler.engine.model.limits
+        self._tokenizer = tokenizer
+        self._say = say
+        self._seed = seed
+
+    def run(self) -> Report:
+        """Every mode; stops early only when the serial reference itself fails."""
+        rows: list[Row] = []
+        kinds = {"greedy": self._reference(greedy=True), "sampled": self._reference(greedy=False)}
+        chain, tree = self._limits.chain_width, self._limits.tree_width
+        shapes: list[tuple[Shape, int]] = [("chain", chain), ("tree", tree)]
+        for kind, cases in kinds.items():
+            for shape, width in shapes:
+                if width >= 2:
+                    rows.append(self._alone(f"{shape}s, {kind}", cases, shape, width))
+        mixed = (*kinds["greedy"], *kinds["sampled"])
+        rows.append(self._crowd(mixed, chain))
+        rows.append(self._leaving(mixed))
+        return Report(tuple(rows), self._reasons(rows))
+
+    def _reasons(self, rows: Sequence[Row]) -> tuple[str, ...]:
+        reasons = []
+        if self._limits.chain_width < 2:
+            reasons.append("the load check left no window wider than one row here: drafts are off, nothing drafted was proved")
+        for row in rows:
+            if row.first is not None:
+                what = "its row's bits differ" if row.first.bits else f"expected {row.first.expected}, got {row.first.got}"
+                reasons.append(f"{row.mode}: first difference at position {row.first.position} of prompt {row.first.case}: {what}")
+            if row.note:
+                reasons.append(f"{row.mode}: {row.note}")
+            reasons += [f"{row.mode}: {lack}" for lack in row.lacks()]
+        return tuple(reasons)
+
+    # -- the reference -------------------------------------------------------------------------------------------
+
+    def _reference(self, *, greedy: bool) -> tuple[Case, ...]:
+        """Serial replies, each request alone, one row a round."""
+        cases = []
+        for index, text in enumerate(_TEXTS):
+            prompt = tuple(self._tokenizer.encode(text))[:_PROMPT_IDS] or (0,)
+            sampling = Sampling() if greedy else _sampling(index, self._seed)
+            read = _Read(self._scheduler.submit(self._request(Case(prompt, sampling), draft=False))).finish()
+            if read.failure:
+                raise RuntimeError(read.failure)
+            cases.append(Case(prompt, sampling, tuple(read.ids), tuple(read.prints)))
+        self._say(f"serial reference, {'greedy' if greedy else 'sampled'}: {sum(len(c.reply) for c in cases)} tokens")
+        return tuple(cases)
+
+    def _request(self, case: Case, *, draft: bool = True, stop: int | None = None) -> GenerationRequest:
+        """The case as a request; with `stop`, the id that ends it."""
+        limit = min(_REPLY, self._limits.context - len(case.prompt))
+        stops = frozenset() if stop is None else frozenset({stop})
+        return GenerationRequest(case.prompt, case.sampling, limit, draft=draft, stop_ids=stops, audit=True)
+
+    # -- modes ---------------------------------------------------------------------------------------------------
+
+    def _alone(self, mode: str, cases: Sequence[Case], shape: Shape, width: int) -> Row:
+        """One stream at a time, until the mode has seen what it must."""
+        row = Row(mode, widest=width - 1)
+        lengths = _lengths(width - 1)
+        for number in range(_PASSES):
+            for index, case in enumerate(cases):
+                stop = _stop_at(case, number) if index == number % len(cases) else None
+                self._compare(row, index, case, self._start(case, row, shape, lengths, stop).finish(), stop)
+            if row.first is not None or not row.lacks():
+                break
+        self._tell(row)
+        return row
+
+    def _crowd(self, cases: Sequence[Case], width: int) -> Row:
+        """All requests at once, chains beside trees where trees are verified."""
+        row = Row("crowd, shared rounds" if self._limits.shares_rounds else "crowd, rounds in turn", widest=width - 1)
+        row.counts_drafts = width >= 2
+        lengths = _lengths(width - 1)
+        for number in range(_PASSES):
+            reads = []
+            for index, case in enumerate(cases):
+                stop = _stop_at(case, number) if index % 3 == number % 3 else None
+                reads.append((index, case, stop, self._start(case, row, self._shape(index), lengths, stop)))
+            for index, case, stop, read in reads:
+                self._compare(row, index, case, read.finish(), stop)
+            if row.first is not None or not row.lacks():
+                break
+        self._tell(row)
+        return row
+
+    def _leaving(self, cases: Sequence[Case]) -> Row:
+        """Half of a crowd leaves at different points and comes back; nobody's reply may change."""
+        row = Row("cancel and rejoin", counts_drafts=False)
+        lengths = _lengths(max(self._limits.chain_width - 1, 0))
+        reads = [self._start(case, row, self._shape(i), lengths, None) for i, case in enumerate(cases)]
+        for index, read in enumerate(reads):
+            if index % 2:
+                self._leave_after(read, index // 2 * 5)
+                reads[index] = self._start(cases[index], row, self._shape(index), lengths, None)
+        for index, (case, read) in enumerate(zip(cases, reads, strict=True)):
+            self._compare(row, index, case, read.finish(), None)
+        self._tell(row)
+        return row
+
+    def _shape(self, index: int) -> Shape:
+        return "tree" if index % 2 and self._limits.tree_width >= 2 else "chain"
+
+    def _leave_after(self, read: _Read, tokens: int) -> None:
+        """Cancel once `tokens` tokens have landed; 0 leaves at once."""
+        while len(read.ids) < tokens and (event := read.generation.next(_WAIT_S)) is not None:
+            if not isinstance(event, Landed):
+                return
+            read.take(event)
+        read.generation.cancel()
+
+    def _start(self, case: Case, row: Row, shape: Shape, lengths: Iterator[int], stop: int | None) -> _Read:
+        oracle = PlantedDrafts(
+            len(case.prompt), case.reply, lengths, shape, self._limits.vocabulary, row.tally, rest=6
+        )
+
+        def plant(generation: Generation) -> None:
+            generation.oracle = oracle
+
+        return _Read(self._scheduler.submit(self._request(case, stop=stop), plant))
+
+    # -- comparing -----------------------------------------------------------------------------------------------
+
+    def _compare(self, row: Row, index: int, case: Case, read: _Read, stop: int | None) -> None:
+        expected = case.reply if stop is None else case.reply[: case.reply.index(stop) + 1]
+        if read.failure:
+            row.note = f"a request failed: {read.failure}"
+        if read.stats is not None:
+            row.count(read.stats)
+        row.compared += len(expected)
+        for at in range(max(len(expected), len(read.ids))):
+            want = expected[at] if at < len(expected) else -1
+            got = read.ids[at] if at < len(read.ids) else -1
+            bits = want == got and at < len(read.prints) and read.prints[at] != case.prints[at]
+            if want != got or bits:
+                row.differences += 1
+                row.first = row.first or Difference(index, len(case.prompt) + at, want, got, bits)
+                if want != got:
+                    return
+
+    def _tell(self, row: Row) -> None:
+        self._say(f"{row.mode}: {row.compared} tokens compared, {row.kept} drafts kept, {row.refused} refused")
+
+
+def _sampling(index: int, seed: int) -> Sampling:
+    """Sampled settings that stress near-ties: hot, with and without cuts."""
+    return (
+        Sampling(seed + index, 1.0, 0, 0.95),
+        Sampling(seed + index, 1.3, 40, 1.0),
+        Sampling(seed + index, 0.8, 20, 0.9, 0.02),
+    )[index % 3]
+
+
+def _lengths(widest: int) -> Iterator[int]:
+    """How many drafts of each window should be right: the widest first, then every other length, over and over."""
+    return itertools.cycle([*range(widest, -1, -1)])
+
+
+def _stop_at(case: Case, number: int) -> int:
+    """An id of the reply whose first occurrence lies a few tokens in, another one each pass."""
+    firsts = [token for at, token in enumerate(case.reply) if case.reply.index(token) == at and at >= 3]
+    return firsts[number % len(firsts)] if firsts else case.reply[0]
