@@ -1,0 +1,107 @@
+"""From a checkpoint's facts to an engine: family, bound tensors, window, end tokens, then the backend's weights.
+
+Everything that can be refused is refused before a weight is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tensorfold.application.counters import Counters
+from tensorfold.application.engine import Engine
+from tensorfold.application.generation import StreamFactory
+from tensorfold.application.ports.backend import Backend
+from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.machine import Clock
+from tensorfold.application.ports.tokenizer import Tokenizer
+from tensorfold.application.settings import EngineSettings
+from tensorfold.domain.drafting.sources import DraftSourceFactory
+from tensorfold.domain.families.binding import Bound, resolve
+from tensorfold.domain.families.catalogue import plan_for
+from tensorfold.domain.families.fields import ConfigError
+from tensorfold.domain.families.generation_defaults import GenerationDefaults, read_generation
+from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.domain.families.storage import parse_quantization
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A checkpoint whose facts all hold: its plan, tensors, defaults and the window it will be served with."""
+
+    plan: DecoderPlan
+    bound: Mapping[str, Bound]
+    defaults: GenerationDefaults
+    stop_ids: frozenset[int]
+    context: int
+
+
+def describe(facts: CheckpointFacts, backend: str, context: int | None) -> Described:
+    """Check a checkpoint against its family and the asked window. Raises RefusedError with one sentence."""
+    try:
+        plan = plan_for(facts.config, backend)
+        bound = resolve(plan, facts.tensors, parse_quantization(facts.config))
+        defaults = read_generation(facts.generation, plan.head.vocabulary)
+    except ConfigError as refusal:
+        raise RefusedError(refusal.message) from None
+    return Described(plan, bound, defaults, plan.stop_ids | defaults.stop_ids, _window(plan, context))
+
+
+def _window(plan: DecoderPlan, asked: int | None) -> int:
+    if asked is None:
+        return plan.context
+    if asked == 0:
+        raise RefusedError(
+            f"--context 0 lets memory alone bound the window, which this version cannot compute yet; "
+            f"give a number from 2 to {plan.context}."
+        )
+    if not 2 <= asked <= plan.context:
+        raise RefusedError(
+            f"--context {asked} does not fit: the checkpoint's window is {plan.context} tokens; "
+            f"give a number from 2 to {plan.context}."
+        )
+    return asked
+
+
+def check_tokenizer(plan: DecoderPlan, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer that can make ids the model does not have."""
+    if tokenizer.vocabulary > plan.embedding.vocabulary:
+        raise RefusedError(
+            f"tokenizer.json has {tokenizer.vocabulary} ids but the model's vocabulary is {plan.embedding.vocabulary}; "
+            "the two files are not of one checkpoint."
+        )
+
+
+def load_engine(
+    described: Described,
+    facts: CheckpointFacts,
+    backend: Backend,
+    tokenizer: Tokenizer,
+    settings: EngineSettings,
+    clock: Clock,
+    *,
+    name: str,
+    max_tokens: int,
+    counters: Counters,
+    sources: Sequence[DraftSourceFactory],
+    on_progress: Callable[[str], None],
+    log: Callable[[str], None],
+) -> tuple[Engine, StreamFactory]:
+    """Load the weights and stand the engine on them; called on the engine's own thread."""
+    model = backend.load(
+        described.plan,
+        described.bound,
+        facts,
+        name=name,
+        context=described.context,
+        max_streams=settings.parallel,
+        on_progress=on_progress,
+    )
+    engine = Engine(model, settings, clock, sources=sources, counters=counters, log=log)
+    factory = StreamFactory(
+        context=min(described.context, model.limits.context),
+        max_tokens=max_tokens,
+        stop_ids=described.stop_ids,
+        token_bytes=tokenizer.token_bytes,
+    )
+    return engine, factory
