@@ -1,0 +1,50 @@
+# The project's commands. Each sets up what it needs; nothing outside this folder's .venv is installed.
+#   make demo    serve a real model on 127.0.0.1:$(PORT)
+#   make check   the inner loop, under a minute
+#   make test    every check
+#   make prove   the long proofs; PART=name runs one
+#   make bench   the benchmarks, each with its least figures; PART=name runs one
+#   make mutate  how many planted faults the tests notice
+
+PYTHON ?= python3
+VENV ?= .venv
+PORT ?= 8080
+BIN := $(VENV)/bin
+RUN := PYTHONPATH=.pkg:. $(BIN)/python
+
+.PHONY: demo check test prove bench mutate clean
+
+demo: $(VENV)/.ready-demo
+	@exec $(BIN)/tensorfold serve demo --port $(PORT)
+
+check: $(VENV)/.ready-test
+	@$(RUN) -m tests.gate --quick
+
+test: $(VENV)/.ready-test
+	@$(RUN) -m tests.gate
+
+prove: $(VENV)/.ready-test
+	@$(RUN) -m tests.prove $(if $(PART),--part $(PART))
+
+bench: $(VENV)/.ready-test
+	@$(RUN) -m tests.benchmarks --require $(if $(PART),--part $(PART))
+
+mutate: $(VENV)/.ready-test
+	@$(RUN) -m tests.mutation
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready-demo: pyproject.toml | $(VENV)/bin/python
+	@echo "setting up $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.ready-test: pyproject.toml | $(VENV)/bin/python
+	@echo "setting up $(VENV) with the test tools"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.ready-demo
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .coverage .coverage.* .hypothesis .import_linter_cache

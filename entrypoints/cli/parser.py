@@ -1,0 +1,95 @@
+"""The flags of every command, with their defaults and limits in the help."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from tensorfold import __version__
+from tensorfold.entrypoints.settings import MOST_PARALLEL, integer, number, parallel
+
+_COMMANDS = ("serve", "verify")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The chosen command's flags; `run` is its function. `MODEL ...` alone means `serve MODEL ...`."""
+    words = list(arguments)
+    if words and words[0] not in _COMMANDS and _names_a_model(words[0]):
+        words.insert(0, "serve")
+    return build().parse_args(words)
+
+
+def _names_a_model(word: str) -> bool:
+    return not word.startswith("-") and (word.split("@")[0] == "demo" or word.count("/") >= 1 or Path(word).is_dir())
+
+
+def build() -> argparse.ArgumentParser:
+    """The whole parser."""
+    parser = argparse.ArgumentParser(
+        prog="tensorfold", description="An exact LLM server: drafts, neighbours and resumed prompts never change a token."
+    )
+    parser.add_argument("--version", action="version", version=f"tensorfold {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _serve(commands.add_parser("serve", help="serve a model over an OpenAI-compatible API"))
+    _verify(commands.add_parser("verify", help="prove on this machine that nothing fast changes a token"))
+    return parser
+
+
+def _model(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    parser.add_argument("model", metavar="MODEL", help="a checkpoint's folder, `demo` or `demo@4bit`")
+    parser.add_argument("--backend", choices=("auto", "mlx", "cuda"), default="auto", help="what runs the model")
+    parser.add_argument(
+        "--context", type=integer(0, 1 << 31), default=None, metavar="N",
+        help="prompt plus reply capacity in tokens; without it, the model's own window",
+    )  # fmt: skip
+    parser.add_argument(
+        "--parallel", type=parallel, default=0, metavar="N",
+        help=f"streams that share rounds, 1 to {MOST_PARALLEL}, or auto (0): up to 8",
+    )  # fmt: skip
+
+
+def _serve(parser: argparse.ArgumentParser) -> None:
+    def run(flags: argparse.Namespace) -> int:
+        from tensorfold.entrypoints.cli.serve import serve
+
+        return serve(flags)
+
+    _model(parser)
+    parser.set_defaults(run=run)
+    endpoint = parser.add_argument_group("endpoint")
+    endpoint.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    endpoint.add_argument("--port", type=integer(0, 65535), default=8080, help="port to listen on; 0 picks a free one")
+    endpoint.add_argument("--name", default="", help="model id clients see; without it, the model's own name")
+    endpoint.add_argument("--alias", action="append", metavar="ID", help="a further model id; may be repeated")
+    endpoint.add_argument(
+        "--api-key", action="append", metavar="KEY", help="a key clients must send; may be repeated (or TENSORFOLD_API_KEY)"
+    )
+    generation = parser.add_argument_group("generation")
+    generation.add_argument("--max-tokens", type=integer(1, 1 << 31), default=4096, metavar="N", help="default reply limit")
+    generation.add_argument("--temperature", type=number(0, 100), help="default temperature, 0 is greedy")
+    generation.add_argument("--top-p", type=number(0, 1, open_least=True), help="default nucleus")
+    generation.add_argument("--top-k", type=integer(-1, 1 << 31), help="default number of candidates, 0 is off")
+    generation.add_argument("--min-p", type=number(0, 1), help="default least share of the best candidate's probability")
+    generation.add_argument(
+        "--thinking", action=argparse.BooleanOptionalAction, default=True, help="the template's thinking toggle"
+    )
+    drafting = parser.add_argument_group("drafting and rounds")
+    drafting.add_argument("--no-drafts", action="store_true", help="decode serially, the reference for every reply")
+    drafting.add_argument(
+        "--decode-share", type=number(0, 16), default=0.25, metavar="X",
+        help="part of a prompt slice's time that running replies get before the next slice",
+    )  # fmt: skip
+
+
+def _verify(parser: argparse.ArgumentParser) -> None:
+    def run(flags: argparse.Namespace) -> int:
+        from tensorfold.entrypoints.cli.verify import verify
+
+        return verify(flags)
+
+    _model(parser)
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", action="store_true", help="print the proof as one JSON object")
+    parser.add_argument("--seed", type=integer(0, 2**63 - 1), default=1, help="seed of the sampled requests")

@@ -1,0 +1,73 @@
+"""The composition root: the only module that names adapters, through factories that import inside.
+
+Building the container loads nothing; a provider imports its adapter when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dependency_injector import containers, providers
+
+from tensorfold.application.ports.backend import Backend
+from tensorfold.application.ports.checkpoints import CheckpointReader, RefusedError, WeightPackage
+from tensorfold.application.ports.machine import Clock
+from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
+from tensorfold.domain.drafting.sources import DraftSourceFactory
+
+
+def _clock() -> Clock:
+    from tensorfold.adapters.system.clock import SystemClock
+
+    return SystemClock()
+
+
+def _reader() -> CheckpointReader:
+    from tensorfold.adapters.filesystem.checkpoints import FolderReader
+
+    return FolderReader()
+
+
+def _package(cache: Path) -> WeightPackage:
+    from tensorfold.adapters.packages.demo import DemoPackage
+
+    return DemoPackage(cache)
+
+
+def _tokenizer(folder: Path) -> Tokenizer:
+    from tensorfold.adapters.tokenization.tokenizer import load_tokenizer
+
+    return load_tokenizer(folder)
+
+
+def _template(folder: Path) -> ChatTemplate:
+    from tensorfold.adapters.tokenization.template import load_template
+
+    return load_template(folder)
+
+
+def _backend(name: str, cache: Path) -> Backend:
+    if name == "cuda":
+        raise RefusedError("--backend cuda is not part of this version; use `--backend mlx`.")
+    from tensorfold.adapters.mlx.backend import MlxBackend
+
+    return MlxBackend(cache)
+
+
+def _copies() -> tuple[DraftSourceFactory, ...]:
+    from tensorfold.domain.drafting.copies import CopyFactory
+
+    return (CopyFactory(),)
+
+
+class Container(containers.DeclarativeContainer):
+    """Every service a command may need, each built once."""
+
+    cache = providers.Dependency(instance_of=Path)
+    clock: providers.Provider[Clock] = providers.Singleton(_clock)
+    reader: providers.Provider[CheckpointReader] = providers.Singleton(_reader)
+    package: providers.Provider[WeightPackage] = providers.Singleton(_package, cache)
+    tokenizer: providers.Provider[Tokenizer] = providers.Factory(_tokenizer)
+    template: providers.Provider[ChatTemplate] = providers.Factory(_template)
+    backend: providers.Provider[Backend] = providers.Factory(_backend, cache=cache)
+    sources: providers.Provider[tuple[DraftSourceFactory, ...]] = providers.Factory(_copies)

@@ -1,0 +1,143 @@
+"""Flags and environment become application settings here, and nowhere else.
+
+Every refusal names the flag or variable, its value and its limit. Nothing is loaded or fetched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.settings import EngineSettings, HttpSettings, ModelSettings
+
+MOST_PARALLEL = 64
+MOST_QUEUE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFlags:
+    """Sampling defaults given as flags; None leaves the checkpoint's."""
+
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    max_tokens: int
+    seed_salt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """Everything a `serve` or `verify` needs to begin."""
+
+    model: ModelSettings
+    engine: EngineSettings
+    http: HttpSettings
+    generation: GenerationFlags
+    cache: Path
+
+
+def integer(least: int, most: int) -> Callable[[str], int]:
+    """An argparse type: an integer from `least` to `most`."""
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not an integer from {least} to {most}") from None
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{value} is outside {least} to {most}")
+        return value
+
+    return read
+
+
+def number(least: float, most: float, *, open_least: bool = False) -> Callable[[str], float]:
+    """An argparse type: a finite number from `least` to `most`."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least:g} to {most:g}") from None
+        if not math.isfinite(value) or not least <= value <= most or (open_least and value == least):
+            raise argparse.ArgumentTypeError(f"{text} is outside {least:g} to {most:g}")
+        return value
+
+    return read
+
+
+def parallel(text: str) -> int:
+    """`auto` (0) or a number of streams."""
+    return 0 if text == "auto" else integer(1, MOST_PARALLEL)(text)
+
+
+def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> RunSettings:
+    """Settings of a run. Raises RefusedError for what only the environment or several flags together get wrong."""
+    return RunSettings(
+        model=ModelSettings(
+            model=flags.model,
+            name=getattr(flags, "name", "") or "",
+            aliases=tuple(getattr(flags, "alias", ()) or ()),
+            backend=flags.backend,
+            context=flags.context,
+            thinking=getattr(flags, "thinking", True),
+        ),
+        engine=EngineSettings(
+            parallel=flags.parallel or 8,
+            queue=min(MOST_QUEUE, 8 * (flags.parallel or 8)),
+            drafts=not getattr(flags, "no_drafts", False),
+            decode_share=getattr(flags, "decode_share", 0.25),
+        ),
+        http=HttpSettings(
+            host=getattr(flags, "host", "127.0.0.1"),
+            port=getattr(flags, "port", 0),
+            keys=api_keys(getattr(flags, "api_key", ()) or (), environment.get("TENSORFOLD_API_KEY", "")),
+        ),
+        generation=GenerationFlags(
+            temperature=getattr(flags, "temperature", None),
+            top_p=getattr(flags, "top_p", None),
+            top_k=getattr(flags, "top_k", None),
+            min_p=getattr(flags, "min_p", None),
+            max_tokens=getattr(flags, "max_tokens", 4096),
+            seed_salt=seed_salt(environment.get("TENSORFOLD_SEED_SALT", "")),
+        ),
+        cache=cache_folder(environment),
+    )
+
+
+def api_keys(given: Sequence[str], listed: str) -> tuple[tuple[str, str], ...]:
+    """(label, key) pairs of `--api-key` and TENSORFOLD_API_KEY; labels are what logs may show."""
+    named = [(f"cli-{i}", key, "--api-key") for i, key in enumerate(given, start=1)]
+    parts = [part.strip() for part in listed.split(",") if part.strip()]
+    named += [(f"env-{i}", key, "TENSORFOLD_API_KEY") for i, key in enumerate(parts, start=1)]
+    for _, key, source in named:
+        if not key or not key.isascii() or not key.isprintable() or " " in key or len(key) > 512:
+            raise RefusedError(f"{source} holds a key that is not 1 to 512 printable ASCII characters without spaces.")
+    return tuple((label, key) for label, key, _ in named)
+
+
+def seed_salt(text: str) -> int:
+    """TENSORFOLD_SEED_SALT; blank is 0."""
+    if not text.strip():
+        return 0
+    try:
+        return int(text)
+    except ValueError:
+        raise RefusedError(f"TENSORFOLD_SEED_SALT is {text[:40]!r}; it must be an integer, or blank for 0.") from None
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where converted models and load checks are kept; created only when something is written."""
+    base = environment.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base else Path("~/.cache").expanduser()) / "tensorfold"
+
+
+def auto_backend(platform: str = sys.platform) -> str:
+    """MLX on macOS and, until a CUDA backend is here, everywhere else."""
+    return "mlx"
