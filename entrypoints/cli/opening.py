@@ -1,0 +1,123 @@
+"""What `serve` and `verify` do alike: find the model, check its files, load it on the engine's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tensorfold.application.catalogue import locate, served_name
+from tensorfold.application.counters import Counters
+from tensorfold.application.engine import Engine
+from tensorfold.application.generation import Generation, StreamFactory
+from tensorfold.application.loading import Described, check_tokenizer, describe, load_engine
+from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
+from tensorfold.application.replies import ReplyStats
+from tensorfold.application.scheduler import Scheduler
+from tensorfold.application.settings import EngineSettings, SamplingDefaults
+from tensorfold.entrypoints.container import Container
+from tensorfold.entrypoints.settings import RunSettings, auto_backend
+
+Say = Callable[[str], None]
+Done = Callable[[Generation, ReplyStats | None, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A model whose files are sound and whose backend is there; no weight has been read."""
+
+    name: str
+    folder: Path
+    backend: str
+    facts: CheckpointFacts
+    described: Described
+    tokenizer: Tokenizer
+
+
+def check(settings: RunSettings, container: Container, say: Say) -> Checked:
+    """Find and check a model. Raises RefusedError."""
+    backend = auto_backend() if settings.model.backend == "auto" else settings.model.backend
+    if (missing := container.backend(backend).missing()) is not None:
+        raise RefusedError(missing)
+    name = served_name(settings.model.model, settings.model.name)
+    folder = locate(settings.model.model, container.package(), say)
+    facts = container.reader().facts(folder)
+    described = describe(facts, backend, settings.model.context)
+    tokenizer = container.tokenizer(folder)
+    check_tokenizer(described.plan, tokenizer)
+    return Checked(name, folder, backend, facts, described, tokenizer)
+
+
+def schedule(
+    checked: Checked,
+    settings: RunSettings,
+    container: Container,
+    say: Say,
+    on_done: Done = lambda generation, stats, reason: None,
+    **engine: bool,
+) -> Scheduler:
+    """A scheduler that loads the model when it is started."""
+    counters = Counters()
+    clock = container.clock()
+    engine_settings: EngineSettings = replace(settings.engine, **engine)
+
+    def load() -> tuple[Engine, StreamFactory]:
+        return load_engine(
+            checked.described,
+            checked.facts,
+            container.backend(checked.backend),
+            checked.tokenizer,
+            engine_settings,
+            clock,
+            name=checked.name,
+            max_tokens=settings.generation.max_tokens,
+            counters=counters,
+            sources=container.sources(),
+            on_progress=say,
+            log=say,
+        )
+
+    return Scheduler(load, engine_settings, clock, counters=counters, log=say, on_done=on_done)
+
+
+def sampling_defaults(checked: Checked, settings: RunSettings) -> SamplingDefaults:
+    """The checkpoint's recommendation under the flags."""
+    given, stated = settings.generation, checked.described.defaults
+    return SamplingDefaults(
+        temperature=stated.temperature if given.temperature is None else given.temperature,
+        top_k=stated.top_k if given.top_k is None else given.top_k,
+        top_p=stated.top_p if given.top_p is None else given.top_p,
+        min_p=stated.min_p if given.min_p is None else given.min_p,
+        max_tokens=given.max_tokens,
+        seed_salt=given.seed_salt,
+    )
+
+
+def template_of(checked: Checked, container: Container) -> ChatTemplate:
+    """The checkpoint's chat template, in its own process. Raises RefusedError."""
+    return container.template(checked.folder)
+
+
+def loading_line(checked: Checked, chosen: bool) -> str:
+    """The first line of the startup report."""
+    plan = checked.described.plan
+    why = "chosen by --backend" if chosen else "the only backend of this version"
+    gib = checked.facts.weight_bytes / 2**30
+    return f"loading {checked.name}: {plan.family} ({plan.model_type}), {gib:.2f} GiB of weights, backend {checked.backend} ({why})"
+
+
+def report_lines(checked: Checked, scheduler: Scheduler) -> list[str]:
+    """What the load checks left, for the startup report."""
+    model, settings = scheduler.engine.model, scheduler
+    limits = model.limits
+    lines = list(limits.notes)
+    if limits.chain_width < 2:
+        lines.append("drafts are off: no window wider than one row kept its bits here")
+    else:
+        tree = f", trees of {limits.tree_width}" if limits.tree_width > 1 else ", no trees"
+        lines.append(f"drafts: context copies, windows of up to {limits.chain_width} rows{tree}")
+    shared = "share rounds" if limits.shares_rounds else "take rounds in turn (shared rows did not keep their bits here)"
+    lines.append(f"streams: up to {settings.parallel}, they {shared}")
+    lines.append(f"context: {scheduler.factory.context} tokens of the checkpoint's {checked.described.plan.context}")
+    return lines

@@ -1,0 +1,107 @@
+"""`tensorfold verify MODEL`: prove on this machine that drafts, neighbours and cancellations change no token."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from typing import Any
+
+from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.proving import Prover, Report, Row
+from tensorfold.application.scheduler import Scheduler
+from tensorfold.entrypoints.cli.lines import say
+from tensorfold.entrypoints.cli.opening import check, loading_line, report_lines, schedule
+from tensorfold.entrypoints.container import Container
+from tensorfold.entrypoints.settings import run_settings
+
+
+def verify(flags: argparse.Namespace) -> int:
+    """Run the proof; 0 when everything was equal and enough was seen, else 1."""
+    began = time.monotonic()
+    quiet = (lambda line: None) if flags.json else say
+    settings = run_settings(flags, os.environ)
+    container = Container(cache=settings.cache)
+    checked = check(settings, container, quiet)
+    quiet(loading_line(checked, settings.model.backend != "auto"))
+    scheduler = schedule(checked, settings, container, quiet, force_windows=True)
+    scheduler.start()
+    try:
+        scheduler.wait_ready()
+        for line in report_lines(checked, scheduler):
+            quiet(line)
+        report = prove(scheduler, checked.tokenizer, quiet, flags.seed)
+    finally:
+        scheduler.stop(10.0)
+    _show(checked.name, report, time.monotonic() - began, as_json=flags.json)
+    return 0 if report.passed else 1
+
+
+def prove(scheduler: Scheduler, tokenizer: Any, quiet: Any, seed: int) -> Report:
+    """The proof's report. Raises RefusedError when the serial reference itself could not be made."""
+    try:
+        return Prover(scheduler, tokenizer, quiet, seed=seed).run()
+    except RuntimeError as failure:
+        raise RefusedError(f"the serial reference could not be made: {failure}") from None
+
+
+def _show(name: str, report: Report, seconds: float, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(_object(name, report, seconds)), flush=True)
+        return
+    print()
+    print(f"{'mode':28} {'tokens':>7} {'differ':>7} {'kept':>6} {'refused':>8} {'stops inside':>13}  drafts kept/verified by source")
+    for row in report.rows:
+        print(_line(row))
+    for reason in report.reasons:
+        print(f"  - {reason}")
+    verdict = "equal" if report.passed else "FAILED"
+    print(
+        f"{name}: {verdict}, {report.compared} tokens compared, {report.differences} differences, "
+        f"{len(report.rows)} modes, {seconds:.0f} s",
+        flush=True,
+    )
+
+
+def _line(row: Row) -> str:
+    sources = ", ".join(f"{name} {kept}/{drafted}" for name, (drafted, kept) in sorted(row.drafts.items())) or "none"
+    return (
+        f"{row.mode:28} {row.compared:7} {row.differences:7} {row.kept:6} {row.refused:8} "
+        f"{row.tally.stops_inside:13}  {sources}"
+    )
+
+
+def _object(name: str, report: Report, seconds: float) -> dict[str, Any]:
+    return {
+        "model": name,
+        "passed": report.passed,
+        "compared": report.compared,
+        "differences": report.differences,
+        "seconds": round(seconds, 1),
+        "reasons": list(report.reasons),
+        "modes": [_row_object(row) for row in report.rows],
+    }
+
+
+def _row_object(row: Row) -> dict[str, Any]:
+    first = row.first
+    return {
+        "mode": row.mode,
+        "compared": row.compared,
+        "differences": row.differences,
+        "kept": row.kept,
+        "refused": row.refused,
+        "partial_keeps": {str(k): n for k, n in sorted(row.tally.partial.items())},
+        "stops_inside": row.tally.stops_inside,
+        "sources": {n: {"drafted": d, "kept": k} for n, (d, k) in sorted(row.drafts.items())},
+        "first_difference": None
+        if first is None
+        else {
+            "prompt": first.case,
+            "position": first.position,
+            "expected": first.expected,
+            "got": first.got,
+            "bits_only": first.bits,
+        },
+    }
