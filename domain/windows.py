@@ -46,7 +46,7 @@ class Window:
         return tuple(reversed(path))
 
     def truncated(self, rows: int) -> Window:
-        """The first `rows` rows, never fewer than the pending and forced ones; parents precede children, so it is whole."""
+        """The first `rows` rows, at least the pending and forced ones; parents precede children, so it is whole."""
         rows = max(rows, 1 + self.forced)
         if rows >= len(self.tokens):
             return self

@@ -26,3 +26,10 @@ class TokenBytes:
         if token in self.special or not 0 <= token < len(self.table):
             return b""
         return self.table[token]
+
+    def shown(self, token: int, begun: bool) -> tuple[bytes, bool]:
+        """Bytes that `token` adds to a text, and whether that has now begun: whether some token of it had bytes."""
+        data = self.of(token)
+        if begun or not data:
+            return data, begun
+        return data[1:] if self.rule == "strip_first_space" and data.startswith(b" ") else data, True
