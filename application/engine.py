@@ -25,6 +25,7 @@ from tensorfold.domain.verification import accept
 from tensorfold.domain.windows import Window, chain
 
 Log = Callable[[str], None]
+_LOGGED_RETRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +124,20 @@ class Engine:
 
     def round(self, streams: Sequence[Live]) -> list[Outcome]:
         """One round over the streams whose turn it is; every stream served lands at least one token or a fault."""
-        served = self._turns.choose(streams)
-        turns = self._drafting.plan(served)
+        served = self._choose(streams)
+        planned = self._drafting.plan(served)
+        turns = [_Turn(live, window, source) for live, (window, source) in zip(served, planned, strict=True)]
         outcomes: list[Outcome] = []
-        for group in self._groups([_Turn(live, window, source) for live, (window, source) in zip(served, turns, strict=True)]):
+        for group in self._groups(turns):
             self._run(group)
             outcomes += [Outcome(t.live, t.committed, t.fault, t.prints) for t in group]
         self.counters.rounds += 1
         return outcomes
+
+    def _choose(self, streams: Sequence[Live]) -> list[Live]:
+        """The streams whose turn it is: all of them while they fit one round."""
+        rows = [1 + len(live.stream.forced) for live in streams]
+        return [streams[i] for i in self._turns.take([live.index for live in streams], rows)]
 
     def _groups(self, turns: list[_Turn]) -> list[list[_Turn]]:
         """Streams that share a launch: all, where the model's rows keep their bits beside others', else each alone."""
@@ -185,8 +192,9 @@ class Engine:
         if len(group) == 1:
             group[0].fault = fault
             return
-        self._log(f"a shared round of {len(group)} streams failed, running each alone: {fault!r}")
         self.counters.retries += 1
+        if self.counters.retries <= _LOGGED_RETRIES:
+            self._log(f"a shared round of {len(group)} streams failed, running each alone: {fault!r}")
         for turn in group:
             self._run([turn])
 
@@ -202,12 +210,10 @@ class Engine:
 
     def _remember(self, group: list[_Turn]) -> None:
         """Count the round and tell the draft sources what became of their drafts."""
-        number = self.counters.rounds + 1
         for turn in group:
             live, committed = turn.live, turn.committed
             if committed is None:
                 continue
-            live.served = number
             live.rounds += 1
             drafted = len(turn.window.tokens) - 1 - turn.window.forced
             if drafted and turn.source is not None:
@@ -249,4 +255,4 @@ def _take_prints(group: Sequence[_Turn], draws: Draws, paths: Sequence[Path]) ->
     """The digest of the row that drew each committed token."""
     for turn, prints, path in zip(group, draws.prints, paths, strict=True):
         if prints is not None:
-            turn.prints = tuple(prints[row] for row in path[turn.window.forced :])
+            turn.prints = tuple(prints[row] for row in path)

@@ -17,7 +17,7 @@ from tensorfold.domain.streams import Stream
 
 
 class Live:
-    """One stream in the engine. `index` orders streams by arrival; `served` is the last round that carried it."""
+    """One stream in the engine; `index` names it to the policies."""
 
     __slots__ = (
         "audit",
@@ -29,7 +29,6 @@ class Live:
         "index",
         "lane",
         "rounds",
-        "served",
         "sources",
         "stream",
         "tag",
@@ -44,7 +43,6 @@ class Live:
         self.audit = False
         self.ids: NDArray[np.int64] = np.asarray(stream.prompt, dtype=np.int64)
         self.filled = 0
-        self.served = 0
         self.rounds = 0
         self.head: Proposal | None = None
         self.depth: DepthPolicy | None = None

@@ -67,7 +67,6 @@ class Scheduler:
         self._phase: Phase = "loading"
         self._halt = False
         self._checked = False
-        self._held_back = False
         self._failure: BaseException | None = None
         self._ready = threading.Event()
         self._engine: Engine | None = None
@@ -121,12 +120,11 @@ class Scheduler:
         with self._wake:
             if self._phase != "ok":
                 raise OverloadedError("The server is shutting down.", retry_after=5)
-            if self._waiting.full:
+            if not self._waiting.put(generation.id, generation, background=request.background):
                 raise OverloadedError(
                     f"All {self._settings.parallel} lanes are busy and {self._settings.queue} requests wait already.",
                     retry_after=5,
                 )
-            self._waiting.push(generation.id, generation, background=request.background)
             self.counters.requests += 1
             self._wake.notify()
         return generation
@@ -206,34 +204,36 @@ class Scheduler:
     # -- admission and filling -----------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """Open lanes for waiting requests in the queue's order."""
-        self._held_back = False
-        while len(self._running) + len(self._filling) < self._settings.parallel and not self._held_back:
+        """Open lanes for waiting requests in the queue's order, until the next one has to wait."""
+        while len(self._running) + len(self._filling) < self._settings.parallel:
             with self._lock:
-                generation = self._waiting.pop() if self._waiting else None
-            if generation is None:
+                generation = self._waiting.peek()
+            if generation is None or not self._open(generation):
                 return
-            if generation.cancelled:
-                self._finish_cancelled(generation, None)
-            else:
-                self._open(generation)
 
-    def _open(self, generation: Generation) -> None:
+    def _open(self, generation: Generation) -> bool:
+        """Give the queue's first request a lane; False when it has to wait for one."""
         request = generation.request
+        live, refusal = None, ""
         try:
             live = self.engine.open(self.factory.stream(request), generation)
-        except CapacityError as refusal:
+        except CapacityError as limit:
             if self._running or self._filling:
-                self._held_back = True
-                with self._lock:
-                    self._waiting.push_front(generation.id, generation, background=request.background)
-                return
-            self._fail(generation, refusal.message, None)
-            return
+                return False
+            refusal = limit.message
         except Exception as fault:
             self._log(f"request {generation.id} could not be opened: {fault!r}")
-            self._fail(generation, ENGINE_FAULT, None)
-            return
+            refusal = ENGINE_FAULT
+        with self._lock:
+            self._waiting.remove(generation.id)
+        if live is None:
+            self._fail(generation, refusal, None)
+        else:
+            self._start(generation, live)
+        return True
+
+    def _start(self, generation: Generation, live: Live) -> None:
+        request = generation.request
         live.audit = request.audit
         if generation.oracle is not None:
             live.sources = (*live.sources, generation.oracle)
