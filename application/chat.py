@@ -18,8 +18,10 @@ from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError, 
 from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationRequest, Landed, ReplyStats, token_sha
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
-from tensorfold.domain.conversation.messages import MessageError, normalise
+from tensorfold.domain.conversation.message_parts import MessageError
+from tensorfold.domain.conversation.messages import normalise
 from tensorfold.domain.conversation.reply_text import ReplyText
+from tensorfold.domain.conversation.template_traits import TemplateTraits
 from tensorfold.domain.sampling import Sampling, derive_seed
 
 
@@ -149,7 +151,7 @@ class ChatService:
         clock: Clock,
         *,
         model_names: Sequence[str],
-        late_system: bool = True,
+        traits: TemplateTraits | None = None,
     ) -> None:
         self.model_names = tuple(model_names)
         self._scheduler = scheduler
@@ -157,7 +159,7 @@ class ChatService:
         self._template = template
         self._defaults = defaults
         self._clock = clock
-        self._late_system = late_system
+        self._traits = traits or TemplateTraits()
 
     @property
     def context(self) -> int:
@@ -174,13 +176,19 @@ class ChatService:
 
     def chat_ids(self, order: ChatOrder) -> tuple[int, ...]:
         """The prompt ids a conversation becomes."""
-        if order.tools and not self._template.takes_tools:
+        traits = self._traits
+        if order.tools and not traits.takes_tools:
             raise RequestError(
                 f"The chat template of {self.model_names[0]} ({self._template.source}) renders no tools; send none.",
                 param="tools",
             )
         try:
-            messages = normalise(order.messages, late_system=self._late_system)
+            messages = normalise(
+                order.messages,
+                late_system=traits.late_system,
+                user_runs=traits.user_runs,
+                null_content=traits.null_content,
+            )
             rendered = self._template.render(messages, tools=order.tools or None, variables=order.template_variables)
         except MessageError as refusal:
             raise RequestError(refusal.message, param=refusal.path) from None
@@ -199,7 +207,9 @@ class ChatService:
             top = self._scheduler.engine.model.limits.vocabulary
             for index, token in enumerate(ids):
                 if not 0 <= token < top:
-                    raise RequestError(f"prompt[{index}] is {token}; token ids run from 0 to {top - 1}.", param="prompt")
+                    raise RequestError(
+                        f"prompt[{index}] is {token}; token ids run from 0 to {top - 1}.", param="prompt"
+                    )
         if not ids:
             raise RequestError("The prompt is empty; send at least one token.", param="prompt")
         return ids

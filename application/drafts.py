@@ -16,7 +16,7 @@ from tensorfold.domain.drafting.allocation import RowRequest, allocate
 from tensorfold.domain.drafting.arbitration import arbitrate
 from tensorfold.domain.drafting.costs import CostCurve
 from tensorfold.domain.drafting.depth import DepthPolicy
-from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory, Proposal
+from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory, Proposal, sound
 from tensorfold.domain.streams import Committed, Stream
 from tensorfold.domain.windows import Window, chain, tree
 
@@ -74,7 +74,7 @@ class Drafting:
         ]
 
     def _grant(self, served: Sequence[Live], proposals: Sequence[Proposal | None]) -> Sequence[int]:
-        """Draft rows for each stream: by expected tokens against measured cost, or all that fit when windows are forced."""
+        """Draft rows for each stream: by expected tokens against measured cost, or all that fit when forced."""
         if self._settings.force_windows:
             return self._fit(served, proposals)
         requests = [
@@ -135,17 +135,7 @@ class Drafting:
         if offer.parents is not None and (stream.forced or self._limits.tree_width < 2):
             offer = _first_branch(offer)
         width = self._limits.chain_width if offer.parents is None else self._limits.tree_width
-        rows = min(limit, width - 1 - len(stream.forced), len(offer.tokens))
-        for row in range(rows):
-            if not 0 <= offer.tokens[row] < self._limits.vocabulary:
-                rows = row
-                break
-        if rows <= 0:
-            return None
-        if rows == len(offer.tokens):
-            return offer
-        parents = None if offer.parents is None else offer.parents[:rows]
-        return Proposal(offer.source, offer.tokens[:rows], offer.chances[:rows], parents)
+        return sound(offer, self._limits.vocabulary, min(limit, width - 1 - len(stream.forced)))
 
     # -- after the round -----------------------------------------------------------------------------------------
 
@@ -179,7 +169,7 @@ class Drafting:
         if committed is None or committed.finish is not None or not stream.drafts or stream.forced:
             return 0
         if live.depth is None:
-            live.depth = DepthPolicy(self._curve, self._head_ms)
+            live.depth = DepthPolicy(len(self._head_ms), curve=self._curve, head_ms=self._head_ms)
         most = min(len(self._head_ms), self._limits.chain_width - 1, stream.room - 1)
         return live.depth.choose(most) if most > 0 else 0
 

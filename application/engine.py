@@ -30,7 +30,7 @@ _LOGGED_RETRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a round did to one stream: tokens landed, or the fault that ends it; `prints` are the tokens' rows' digests."""
+    """What a round did to one stream: tokens landed with their rows' digests, or the fault that ends it."""
 
     live: Live
     committed: Committed | None
@@ -225,7 +225,7 @@ class Engine:
     # -- rebuilding a lane ---------------------------------------------------------------------------------------
 
     def _rebuild(self, turn: _Turn) -> None:
-        """A fresh lane with the state the stream had: prompt in its slices, reply in forced rows. Exact by both promises."""
+        """A fresh lane with the state the stream had: the prompt in its slices, the reply in forced rows."""
         live, stream = turn.live, turn.live.stream
         self.counters.rebuilds += 1
         self.close(live)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from tensorfold.application.errors import ContextExceededError
 from tensorfold.application.replies import Event, GenerationRequest
+from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.drafting.sources import DraftSource
 from tensorfold.domain.gates.gate import Gate
 from tensorfold.domain.gates.stop_strings import StopStrings
-from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.streams import Stream
 
 _NUMBERS = itertools.count(1)

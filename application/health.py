@@ -93,7 +93,8 @@ class Watchdog:
         if call is None or call is self._seen:
             return False
         self._seen = call
-        self._dump(f"a call into the model ({call.what}) is overdue; its costs allowed {call.overdue - call.began:.1f} s")
+        allowed = call.overdue - call.began
+        self._dump(f"a call into the model ({call.what}) is overdue; its costs allowed {allowed:.1f} s")
         return True
 
     def _main(self) -> None:

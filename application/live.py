@@ -34,7 +34,9 @@ class Live:
         "tag",
     )
 
-    def __init__(self, index: int, stream: Stream, lane: Lane, sources: Sequence[DraftSource], tag: object = None) -> None:
+    def __init__(
+        self, index: int, stream: Stream, lane: Lane, sources: Sequence[DraftSource], tag: object = None
+    ) -> None:
         self.index = index
         self.stream = stream
         self.lane = lane

@@ -42,7 +42,14 @@ class PlantedDrafts:
     name = NAME
 
     def __init__(
-        self, prompt: int, reply: Sequence[int], lengths: Iterator[int], shape: Shape, vocabulary: int, tally: Tally, rest: int = 0
+        self,
+        prompt: int,
+        reply: Sequence[int],
+        lengths: Iterator[int],
+        shape: Shape,
+        vocabulary: int,
+        tally: Tally,
+        rest: int = 0,
     ) -> None:
         self._prompt = prompt
         self._reply = tuple(reply)
@@ -72,7 +79,7 @@ class PlantedDrafts:
         return Proposal(NAME, right + wrong, (1.0,) * limit)
 
     def _tree(self, right: tuple[int, ...], limit: int) -> Proposal:
-        """The right branch grows between wrong siblings: wrong children hang off every right node in turn, before and after."""
+        """The right branch between wrong siblings: wrong children hang off right nodes, before and after the right one."""
         spare = limit - len(right)
         tokens: list[int] = []
         parents: list[int] = []
@@ -116,5 +123,5 @@ class PlantedDrafts:
         self._tally.saw(kept)
         ended = len(tokens) - self._prompt - self._at
         if 1 < ended <= self._right:
-            # Fewer tokens landed than right drafts stood there (plus the draw behind them): the reply stopped among them.
+            # Fewer tokens landed than right drafts stood there: the reply stopped among them.
             self._tally.stops_inside += 1

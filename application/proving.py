@@ -43,13 +43,18 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where a mode first left the serial reply; `position` is absolute, prompt included. `bits` when only rows differ."""
+    """Where a mode first left the serial reply; `position` is absolute. `bits`: the token is equal, its row is not."""
 
     case: int
     position: int
     expected: int
     got: int
     bits: bool = False
+
+    def sentence(self) -> str:
+        """The difference in words."""
+        what = "its row's bits differ" if self.bits else f"expected token {self.expected}, got {self.got}"
+        return f"first difference at position {self.position} of prompt {self.case}: {what}"
 
 
 @dataclass(slots=True)
@@ -158,7 +163,12 @@ class Prover:
     """Runs the proof through a scheduler whose engine forces windows."""
 
     def __init__(
-        self, scheduler: Scheduler, tokenizer: Tokenizer, say: Callable[[str], None] = lambda line: None, *, seed: int = 1
+        self,
+        scheduler: Scheduler,
+        tokenizer: Tokenizer,
+        say: Callable[[str], None] = lambda line: None,
+        *,
+        seed: int = 1,
     ) -> None:
         self._scheduler = scheduler
         self._limits = scheduler.engine.model.limits
@@ -184,11 +194,12 @@ class Prover:
     def _reasons(self, rows: Sequence[Row]) -> tuple[str, ...]:
         reasons = []
         if self._limits.chain_width < 2:
-            reasons.append("the load check left no window wider than one row here: drafts are off, nothing drafted was proved")
+            reasons.append(
+                "the load check left windows of one row here: drafts are off, and nothing drafted was proved"
+            )
         for row in rows:
             if row.first is not None:
-                what = "its row's bits differ" if row.first.bits else f"expected {row.first.expected}, got {row.first.got}"
-                reasons.append(f"{row.mode}: first difference at position {row.first.position} of prompt {row.first.case}: {what}")
+                reasons.append(f"{row.mode}: {row.first.sentence()}")
             if row.note:
                 reasons.append(f"{row.mode}: {row.note}")
             reasons += [f"{row.mode}: {lack}" for lack in row.lacks()]
@@ -273,9 +284,7 @@ class Prover:
         read.generation.cancel()
 
     def _start(self, case: Case, row: Row, shape: Shape, lengths: Iterator[int], stop: int | None) -> _Read:
-        oracle = PlantedDrafts(
-            len(case.prompt), case.reply, lengths, shape, self._limits.vocabulary, row.tally, rest=6
-        )
+        oracle = PlantedDrafts(len(case.prompt), case.reply, lengths, shape, self._limits.vocabulary, row.tally, rest=6)
 
         def plant(generation: Generation) -> None:
             generation.oracle = oracle

@@ -319,7 +319,7 @@ class Scheduler:
 
     def _end_all(self) -> None:
         with self._lock:
-            waiting = [g for g in self._waiting]
+            waiting = list(self._waiting)
             for generation in waiting:
                 self._waiting.remove(generation.id)
         for running in (*self._filling, *self._running):

@@ -55,9 +55,9 @@ def _backend(name: str, cache: Path) -> Backend:
 
 
 def _copies() -> tuple[DraftSourceFactory, ...]:
-    from tensorfold.domain.drafting.copies import CopyFactory
+    from tensorfold.domain.drafting.copies import CopySourceFactory
 
-    return (CopyFactory(),)
+    return (CopySourceFactory(),)
 
 
 class Container(containers.DeclarativeContainer):

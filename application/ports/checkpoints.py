@@ -11,7 +11,7 @@ from tensorfold.domain.families.storage import TensorHeader
 
 
 class RefusedError(Exception):
-    """Input that is refused; `message` is one sentence: what, the number, the limit, the file or flag that changes it."""
+    """Input that is refused; `message` is one sentence: what, the number, its limit, the file or flag to change."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

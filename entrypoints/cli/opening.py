@@ -104,7 +104,8 @@ def loading_line(checked: Checked, chosen: bool) -> str:
     plan = checked.described.plan
     why = "chosen by --backend" if chosen else "the only backend of this version"
     gib = checked.facts.weight_bytes / 2**30
-    return f"loading {checked.name}: {plan.family} ({plan.model_type}), {gib:.2f} GiB of weights, backend {checked.backend} ({why})"
+    what = f"{plan.family} ({plan.model_type}), {gib:.2f} GiB of weights"
+    return f"loading {checked.name}: {what}, backend {checked.backend} ({why})"
 
 
 def report_lines(checked: Checked, scheduler: Scheduler) -> list[str]:
@@ -117,7 +118,9 @@ def report_lines(checked: Checked, scheduler: Scheduler) -> list[str]:
     else:
         tree = f", trees of {limits.tree_width}" if limits.tree_width > 1 else ", no trees"
         lines.append(f"drafts: context copies, windows of up to {limits.chain_width} rows{tree}")
-    shared = "share rounds" if limits.shares_rounds else "take rounds in turn (shared rows did not keep their bits here)"
+    shared = (
+        "share rounds" if limits.shares_rounds else "take rounds in turn, as shared rows did not keep their bits here"
+    )
     lines.append(f"streams: up to {settings.parallel}, they {shared}")
     lines.append(f"context: {scheduler.factory.context} tokens of the checkpoint's {checked.described.plan.context}")
     return lines

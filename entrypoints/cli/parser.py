@@ -27,7 +27,7 @@ def _names_a_model(word: str) -> bool:
 def build() -> argparse.ArgumentParser:
     """The whole parser."""
     parser = argparse.ArgumentParser(
-        prog="tensorfold", description="An exact LLM server: drafts, neighbours and resumed prompts never change a token."
+        prog="tensorfold", description="An exact LLM server: nothing that only changes speed ever changes a token."
     )
     parser.add_argument("--version", action="version", version=f"tensorfold {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -64,14 +64,21 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     endpoint.add_argument("--name", default="", help="model id clients see; without it, the model's own name")
     endpoint.add_argument("--alias", action="append", metavar="ID", help="a further model id; may be repeated")
     endpoint.add_argument(
-        "--api-key", action="append", metavar="KEY", help="a key clients must send; may be repeated (or TENSORFOLD_API_KEY)"
+        "--api-key",
+        action="append",
+        metavar="KEY",
+        help="a key clients must send; may be repeated (or TENSORFOLD_API_KEY)",
     )
     generation = parser.add_argument_group("generation")
-    generation.add_argument("--max-tokens", type=integer(1, 1 << 31), default=4096, metavar="N", help="default reply limit")
+    generation.add_argument(
+        "--max-tokens", type=integer(1, 1 << 31), default=4096, metavar="N", help="default reply limit"
+    )
     generation.add_argument("--temperature", type=number(0, 100), help="default temperature, 0 is greedy")
     generation.add_argument("--top-p", type=number(0, 1, open_least=True), help="default nucleus")
     generation.add_argument("--top-k", type=integer(-1, 1 << 31), help="default number of candidates, 0 is off")
-    generation.add_argument("--min-p", type=number(0, 1), help="default least share of the best candidate's probability")
+    generation.add_argument(
+        "--min-p", type=number(0, 1), help="default least share of the best candidate's probability"
+    )
     generation.add_argument(
         "--thinking", action=argparse.BooleanOptionalAction, default=True, help="the template's thinking toggle"
     )

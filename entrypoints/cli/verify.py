@@ -51,7 +51,8 @@ def _show(name: str, report: Report, seconds: float, *, as_json: bool) -> None:
         print(json.dumps(_object(name, report, seconds)), flush=True)
         return
     print()
-    print(f"{'mode':28} {'tokens':>7} {'differ':>7} {'kept':>6} {'refused':>8} {'stops inside':>13}  drafts kept/verified by source")
+    heads = f"{'mode':28} {'tokens':>7} {'differ':>7} {'kept':>6} {'refused':>8} {'stops inside':>13}"
+    print(f"{heads}  drafts kept/verified by source")
     for row in report.rows:
         print(_line(row))
     for reason in report.reasons:
