@@ -13,7 +13,7 @@ from tensorfold.domain.drafting.copy_index import CopyIndex, Match, continuation
 from tensorfold.domain.drafting.landing import LandingCurve
 from tensorfold.domain.drafting.sources import OWN_CONTEXT, Proposal, took_part
 
-__all__ = ["CopyFactory", "CopyIndex", "CopySettings", "CopySource"]
+__all__ = ["CopyIndex", "CopySettings", "CopySource", "CopySourceFactory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class CopySource:
             self._missed, self._silent = 0, settings.silence
 
 
-class CopyFactory:
+class CopySourceFactory:
     """Opens a CopySource for each stream; what lands in one stream informs the chances of all."""
 
     def __init__(self, settings: CopySettings | None = None) -> None:

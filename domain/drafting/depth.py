@@ -40,19 +40,19 @@ class DepthPolicy:
 
     def __init__(
         self,
+        cap: int,
+        *,
         curve: CostCurve | None = None,
         head_ms: Sequence[float] = (),
-        *,
-        cap: int | None = None,
         settings: DepthSettings | None = None,
     ) -> None:
-        """`head_ms[d - 1]` is the time in milliseconds in which the head makes d drafts, `cap` the most it may make.
+        """`cap` >= 0 is the most drafts it may ask for; `head_ms[d - 1]` the milliseconds in which the head makes d.
 
-        Without `cap` that is the length of `head_ms`; past its end the head's time grows by its last time per draft.
-        Without `curve` only rounds timed by `observe` give costs; where a cost is unknown, acceptance alone decides.
+        Past its end the head's time grows by its last time per draft. Without `curve` only rounds timed by `observe`
+        give costs; where a cost is unknown, acceptance alone decides.
         """
         self._settings = settings or DepthSettings()
-        self._cap = len(head_ms) if cap is None else cap
+        self._cap = cap
         self._curve = curve
         self._head_ms = tuple(head_ms)
         prior = self._settings.prior
