@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any
 
-from tensorfold.adapters.filesystem.checkpoint_limits import CheckpointLimits, shown
+from tensorfold.adapters.filesystem.checkpoint_limits import CheckpointLimits, quoted, shown
 from tensorfold.application.ports.checkpoints import RefusedError
 
 NUMBER_CHARACTERS = 32
@@ -78,7 +78,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         seen: set[str] = set()
         repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise JsonFaultError(f"says {shown(repeated)!r} twice in one object")
+        raise JsonFaultError(f"says {quoted(repeated)} twice in one object")
     return made
 
 

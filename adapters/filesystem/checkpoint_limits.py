@@ -41,6 +41,11 @@ def shown(text: object, characters: int = SHOWN_CHARACTERS) -> str:
     return line if len(line) <= characters else line[:characters] + "…"
 
 
+def quoted(text: object) -> str:
+    """As `shown`, between quotation marks."""
+    return f"'{shown(text)}'"
+
+
 def shown_path(path: object) -> str:
     """A path on one printable line, whole: its end is what tells files apart."""
     return shown(path, characters=1 << 14)

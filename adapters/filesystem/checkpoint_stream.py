@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorfold.adapters.filesystem.checkpoint_json import JsonFaultError, strict_decoder
-from tensorfold.adapters.filesystem.checkpoint_limits import shown
+from tensorfold.adapters.filesystem.checkpoint_limits import quoted
 from tensorfold.application.ports.checkpoints import RefusedError
 
 _CHUNK = 1 << 16
@@ -80,7 +80,7 @@ class JsonStream:
     def finish(self) -> None:
         """Require that nothing but blanks follows."""
         if self._peek():
-            raise RefusedError(f"{self._label} has {shown(self._peek())!r} behind its JSON object.")
+            raise RefusedError(f"{self._label} has {quoted(self._peek())} behind its JSON object.")
 
     def _peek(self) -> str:
         """The next character that is not a blank, left in place; empty at the end."""
@@ -109,6 +109,7 @@ class JsonStream:
             self._at = 0
 
     def _malformed(self, limit: int = 0) -> RefusedError:
-        near = shown(self._text[self._at : self._at + 24], 24)
-        bound = f", or has a value of more than {limit} characters," if limit else ""
-        return RefusedError(f"{self._label} is not a valid JSON object{bound} near {near!r}.")
+        near = self._text[self._at : self._at + 24]
+        bound = f", or has a value of more than {limit} characters" if limit else ""
+        place = f"near {quoted(near)}" if near else "where it ends"
+        return RefusedError(f"{self._label} is not a valid JSON object{bound}, {place}.")

@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorfold.adapters.filesystem.checkpoint_folder import CheckpointFolder
 from tensorfold.adapters.filesystem.checkpoint_json import parse_object
-from tensorfold.adapters.filesystem.checkpoint_limits import CheckpointLimits, shown
+from tensorfold.adapters.filesystem.checkpoint_limits import CheckpointLimits, quoted, shown
 from tensorfold.adapters.filesystem.safetensors_headers import ShardHeader, read_header
 from tensorfold.adapters.filesystem.shard_index import read_index
 from tensorfold.adapters.filesystem.weight_digest import WeightDigest
@@ -56,7 +56,8 @@ class FilesystemCheckpoints:
     def _json_bytes(self, folder: CheckpointFolder, name: str) -> bytes:
         with folder.open(name) as file:
             if file.size > self._limits.json_bytes:
-                raise RefusedError(f"{file.label} has {file.size} bytes, more than the {self._limits.json_bytes} read.")
+                most = self._limits.json_bytes
+                raise RefusedError(f"{file.label} has {file.size} bytes, more than the {most} that are read.")
             return file.read(0, file.size)
 
     def _headers(self, folder: CheckpointFolder) -> dict[str, ShardHeader]:
@@ -72,7 +73,7 @@ class FilesystemCheckpoints:
             for tensor in header.tensors:
                 if tensor.name in owners:
                     first = folder.label(owners[tensor.name])
-                    raise RefusedError(f"{first} holds the tensor {shown(tensor.name)!r}, and so does {name}.")
+                    raise RefusedError(f"{first} holds the tensor {quoted(tensor.name)}, and so does {name}.")
                 owners[tensor.name] = name
             headers[name] = header
         if placed is not None:
@@ -109,13 +110,13 @@ def _require_agreement(folder: CheckpointFolder, placed: Mapping[str, str], owne
     for name, file in placed.items():
         if owners.get(name) != file:
             raise RefusedError(
-                f"{folder.label(INDEX)} places the tensor {shown(name)!r} in {file}, which does not hold it; "
+                f"{folder.label(INDEX)} places the tensor {quoted(name)} in {file}, which does not hold it; "
                 f"download the checkpoint again."
             )
     for name, file in owners.items():
         if name not in placed:
             raise RefusedError(
-                f"{folder.label(file)} holds the tensor {shown(name)!r}, which {INDEX} does not name; "
+                f"{folder.label(file)} holds the tensor {quoted(name)}, which {INDEX} does not name; "
                 f"download the checkpoint again."
             )
 

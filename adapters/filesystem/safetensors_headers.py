@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorfold.adapters.filesystem.checkpoint_folder import OpenFile
-from tensorfold.adapters.filesystem.checkpoint_limits import CheckpointLimits, shown
+from tensorfold.adapters.filesystem.checkpoint_limits import CheckpointLimits, quoted, shown
 from tensorfold.adapters.filesystem.checkpoint_stream import JsonStream
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.storage import DTYPE_BYTES, TensorHeader
@@ -41,7 +41,7 @@ def read_header(file: OpenFile, limits: CheckpointLimits, tensors_left: int) -> 
             _skip_metadata(stream, limits)
             continue
         if name in tensors:
-            raise RefusedError(f"{file.label} holds the tensor {shown(name)!r} twice.")
+            raise RefusedError(f"{file.label} holds the tensor {quoted(name)} twice.")
         if len(tensors) >= tensors_left:
             raise RefusedError(f"{file.label} brings more tensors than the {limits.tensors} a checkpoint may hold.")
         check_name(name, file.label, limits)
@@ -56,7 +56,7 @@ def check_name(name: str, label: str, limits: CheckpointLimits) -> None:
     """Raises RefusedError for a tensor name that is empty, too long or not printable."""
     if not name or len(name) > limits.name_characters or not name.isprintable():
         raise RefusedError(
-            f"{label} names a tensor {shown(name)!r}: a name has 1 to {limits.name_characters} printable characters."
+            f"{label} names a tensor {quoted(name)}: a name has 1 to {limits.name_characters} printable characters."
         )
 
 
@@ -103,12 +103,12 @@ def _skip_metadata(stream: JsonStream, limits: CheckpointLimits) -> None:
 
 
 def _tensor(name: str, entry: Any, file: OpenFile, data_begin: int, limits: CheckpointLimits) -> TensorHeader:
-    label = f"{file.label}: tensor {shown(name)!r}"
+    label = f"{file.label}: tensor {quoted(name)}"
     if not isinstance(entry, Mapping) or set(entry) != _FIELDS:
         raise RefusedError(f"{label} is not described by exactly dtype, shape and data_offsets.")
     dtype = entry["dtype"]
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
-        raise RefusedError(f"{label} has the dtype {shown(dtype)!r}; known are {', '.join(DTYPE_BYTES)}.")
+        raise RefusedError(f"{label} has the dtype {quoted(dtype)}; known are {', '.join(DTYPE_BYTES)}.")
     shape = _counts(entry["shape"])
     if shape is None or len(shape) > limits.rank or any(size > limits.dimension for size in shape):
         raise RefusedError(
@@ -119,10 +119,6 @@ def _tensor(name: str, entry: Any, file: OpenFile, data_begin: int, limits: Chec
     if offsets is None or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise RefusedError(f"{label} has the data_offsets {shown(entry['data_offsets'])}; they are a begin and an end.")
     begin, end = offsets
-    if data_begin + end > file.size:
-        raise RefusedError(
-            f"{label} ends at byte {data_begin + end} of a file of {file.size} bytes; download the checkpoint again."
-        )
     needed = DTYPE_BYTES[dtype]
     for size in shape:
         needed *= size
@@ -141,16 +137,18 @@ def _counts(value: Any) -> tuple[int, ...] | None:
 
 
 def _require_filled(ordered: tuple[TensorHeader, ...], file: OpenFile, data_begin: int) -> None:
+    last = max((tensor.end for tensor in ordered), default=data_begin)
+    if last != file.size:
+        raise RefusedError(
+            f"{file.label} has {file.size} bytes where its header places tensors up to byte {last}; "
+            f"download the checkpoint again."
+        )
     position = data_begin
     for tensor in ordered:
         if tensor.begin != position:
-            fault = "overlaps the tensor before it" if tensor.begin < position else "leaves a hole before it"
+            fault = "they overlap" if tensor.begin < position else "bytes between them belong to none"
             raise RefusedError(
-                f"{file.label}: tensor {shown(tensor.name)!r} begins at byte {tensor.begin} and {fault}, "
-                f"which ends at byte {position}."
+                f"{file.label}: tensor {quoted(tensor.name)} begins at byte {tensor.begin} where the one before it "
+                f"ends at byte {position}: {fault}."
             )
         position = tensor.end
-    if position != file.size:
-        raise RefusedError(
-            f"{file.label} has {file.size} bytes and its tensors end at byte {position}; download the checkpoint again."
-        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from tensorfold.adapters.filesystem.checkpoint_folder import OpenFile
-from tensorfold.adapters.filesystem.checkpoint_limits import CheckpointLimits, shown
+from tensorfold.adapters.filesystem.checkpoint_limits import CheckpointLimits, quoted
 from tensorfold.adapters.filesystem.checkpoint_stream import JsonStream
 from tensorfold.adapters.filesystem.safetensors_headers import check_name
 from tensorfold.application.ports.checkpoints import RefusedError
@@ -50,11 +50,11 @@ def _weight_map(stream: JsonStream, label: str, limits: CheckpointLimits) -> dic
     for name in stream.members(limits.entry_bytes):
         target = stream.string(limits.entry_bytes)
         if name in placed:
-            raise RefusedError(f"{label} places the tensor {shown(name)!r} twice.")
+            raise RefusedError(f"{label} places the tensor {quoted(name)} twice.")
         check_name(name, label, limits)
         if not _PLAIN.fullmatch(target):
             raise RefusedError(
-                f"{label} places the tensor {shown(name)!r} in {shown(target)!r}; a shard is a plain file name of the "
+                f"{label} places the tensor {quoted(name)} in {quoted(target)}; a shard is a plain file name of the "
                 f"same folder that ends in .safetensors."
             )
         placed[name] = files.setdefault(target, target)
