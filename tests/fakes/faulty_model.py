@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tensorfold.application.ports.target_model import (
     Chain,
     Draws,
@@ -25,7 +26,6 @@ from tensorfold.application.ports.target_model import (
     TargetModel,
     Ticket,
 )
-
 from tests.fakes.wrapped_model import WrappedModel
 
 Site = Literal[

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from tensorfold.application.ports.target_model import Draws, Lane, Path, RoundBatch, Ticket
 
+from tensorfold.application.ports.target_model import Draws, Lane, Path, RoundBatch, Ticket
 from tests.fakes.hash_lanes import HashLane, LaneTrail
 from tests.fakes.hash_launch import DrawnRows, HashLaunch, PlannedWindow
 from tests.fakes.hash_law import nudge

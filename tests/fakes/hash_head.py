@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from tensorfold.application.ports.target_model import Chain
 from tensorfold.domain.sampling import Sampling, draw
-
 from tests.fakes.hash_law import HashLaw, absorb, mix
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tensorfold.application.ports.target_model import LaneWindow, ModelLimits, Path, Ticket
 from tensorfold.domain.sampling import Sampling
-
 from tests.fakes.hash_lanes import HashLane
 from tests.fakes.hash_law import MIX_A, MIX_B, STATE_STEP, WORD
 from tests.fakes.misuse import MisuseError

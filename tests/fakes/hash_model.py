@@ -13,6 +13,7 @@ from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tensorfold.application.ports.target_model import (
     CapacityError,
     Chain,
@@ -32,7 +33,6 @@ from tensorfold.application.ports.target_model import (
     Ticket,
 )
 from tensorfold.domain.sampling import RULE, draw_rows
-
 from tests.fakes.hash_head import HashHead
 from tests.fakes.hash_lanes import HashLane, KeepRecord, LaneTrail, image_of, lane_from
 from tests.fakes.hash_launch import DrawnRows, HashLaunch, PlannedWindow, plan_window, ticket_ids

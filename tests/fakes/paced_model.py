@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from tensorfold.application.ports.target_model import Draws, Lane, RoundBatch, Span, TargetModel, Ticket
 
+from tensorfold.application.ports.target_model import Draws, Lane, RoundBatch, Span, TargetModel, Ticket
 from tests.fakes.wrapped_model import WrappedModel
 
 

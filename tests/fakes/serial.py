@@ -1,7 +1,7 @@
 """The serial reply of a hash law, made without any of the engine's code: what every other way of decoding must equal.
 
-`serial_reference` is one plain loop, one token a step. `serial_references` steps many cases side by side with arrays and
-gives the same replies, fast. Of the product they use only the sampler rule.
+`serial_reference` is one plain loop, one token a step. `serial_references` steps many cases side by side with arrays
+and gives the same replies, fast. Of the product they use only the sampler rule.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from tensorfold.domain.sampling import Sampling, draw, draw_rows
 
+from tensorfold.domain.sampling import Sampling, draw, draw_rows
 from tests.fakes.hash_law import HashLaw, absorb, absorb_rows
 
 Fix = Callable[[Sequence[int], int], Sequence[int] | None]
 Allow = Callable[[Sequence[int]], NDArray[np.uint32] | None]
 
+GREEDY = Sampling()
 BYTE_IDS: tuple[bytes, ...] = tuple(bytes((i,)) for i in range(256))
 
 
@@ -37,7 +38,7 @@ class SerialCase:
 
     prompt: tuple[int, ...]
     max_tokens: int
-    sampling: Sampling = Sampling()
+    sampling: Sampling = GREEDY
     stop_ids: frozenset[int] = frozenset()
     stops: tuple[bytes, ...] = ()
 
@@ -56,7 +57,7 @@ def serial_reference(
     law: HashLaw,
     prompt: Sequence[int],
     max_tokens: int,
-    sampling: Sampling = Sampling(),
+    sampling: Sampling = GREEDY,
     stop_ids: frozenset[int] = frozenset(),
     *,
     stops: Sequence[bytes] = (),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tensorfold.application.ports.target_model import (
     Chain,
     Draws,

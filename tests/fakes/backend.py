@@ -1,0 +1,49 @@
+"""A backend whose models are already there: what it loads is what the test gave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.target_model import TargetModel
+from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.plans import DecoderPlan
+
+
+class FakeBackend:
+    """`make(context, max_streams)` builds the model; `absent` is the sentence of a backend that cannot run here."""
+
+    def __init__(
+        self, make: Callable[[int, int], TargetModel], *, name: str = "mlx", absent: str | None = None
+    ) -> None:
+        self._make = make
+        self._name = name
+        self.absent = absent
+        self.loaded: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """As constructed."""
+        return self._name
+
+    def missing(self) -> str | None:
+        """As set."""
+        return self.absent
+
+    def load(
+        self,
+        plan: DecoderPlan,
+        bound: Mapping[str, Bound],
+        facts: CheckpointFacts,
+        *,
+        name: str,
+        context: int,
+        max_streams: int,
+        on_progress: Callable[[str], None],
+    ) -> TargetModel:
+        """The model that `make` builds; no weight is read."""
+        if self.absent is not None:
+            raise RefusedError(self.absent)
+        on_progress(f"loading {name}")
+        self.loaded.append(name)
+        return self._make(context, max_streams)
