@@ -25,7 +25,7 @@ INDEX = "model.safetensors.index.json"
 _UNREAD = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".npz", ".h5", ".msgpack", ".onnx")
 
 
-class FilesystemCheckpoints:
+class FolderReader:
     """The CheckpointReader of local folders."""
 
     def __init__(self, limits: CheckpointLimits | None = None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorfold.adapters.filesystem.checkpoints import FilesystemCheckpoints
+from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.application.ports.checkpoints import RefusedError
 from tests.adapters.filesystem.bad_checkpoints import CASES, SAYS, Writer
 
@@ -22,7 +22,7 @@ def test_a_bad_folder_is_refused_in_one_line_and_bounded_memory(name: str, write
     tracemalloc.start()
     try:
         with pytest.raises(RefusedError) as refused:
-            FilesystemCheckpoints().facts(folder)
+            FolderReader().facts(folder)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

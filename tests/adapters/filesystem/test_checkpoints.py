@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tensorfold.adapters.filesystem import checkpoint_folder
 from tensorfold.adapters.filesystem.checkpoint_folder import CheckpointFolder
 from tensorfold.adapters.filesystem.checkpoint_limits import CheckpointLimits
-from tensorfold.adapters.filesystem.checkpoints import FilesystemCheckpoints
+from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.application.ports.checkpoints import CheckpointReader, RefusedError
 from tests.adapters.filesystem.bad_checkpoints import (
     CONFIG,
@@ -32,7 +32,7 @@ from tests.adapters.filesystem.bad_checkpoints import (
     write_raw,
 )
 
-READER: CheckpointReader = FilesystemCheckpoints()
+READER: CheckpointReader = FolderReader()
 
 
 def made(folder: Path, write: Callable[[Path], None] = write_good) -> Path:
@@ -160,19 +160,19 @@ def test_a_folder_of_undecodable_name_is_named_in_printable_characters(tmp_path:
 
 def test_the_count_of_tensors_is_bounded_over_all_shards(tmp_path: Path) -> None:
     folder = made(tmp_path / "m", write_good_shards)
-    assert FilesystemCheckpoints(CheckpointLimits(tensors=len(TENSORS))).facts(folder).tensors
+    assert FolderReader(CheckpointLimits(tensors=len(TENSORS))).facts(folder).tensors
     with pytest.raises(RefusedError, match="more tensors than the 10"):
-        FilesystemCheckpoints(CheckpointLimits(tensors=len(TENSORS) - 1)).facts(folder)
+        FolderReader(CheckpointLimits(tensors=len(TENSORS) - 1)).facts(folder)
     (folder / INDEX).unlink()
     single = made(tmp_path / "s")
     with pytest.raises(RefusedError, match="more tensors than the 10"):
-        FilesystemCheckpoints(CheckpointLimits(tensors=len(TENSORS) - 1)).facts(single)
+        FolderReader(CheckpointLimits(tensors=len(TENSORS) - 1)).facts(single)
 
 
 def test_an_index_over_its_limit_is_not_read(tmp_path: Path) -> None:
     folder = made(tmp_path / "m", write_good_shards)
     with pytest.raises(RefusedError, match="more than the 100 of an index"):
-        FilesystemCheckpoints(CheckpointLimits(index_bytes=100)).facts(folder)
+        FolderReader(CheckpointLimits(index_bytes=100)).facts(folder)
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None:
