@@ -32,7 +32,8 @@ class Drafter:
 class Checkpoint:
     """A listed checkpoint: `name` is what `serve` takes.
 
-    `branches` are the revisions that hold weights (empty: the main one). `source` is where it comes from: a hub repository or a Python package that carries weights.
+    `branches` are the revisions that hold weights (empty: the main one). `source` is where it comes from: a hub
+    repository or a Python package that carries weights.
     """
 
     name: str

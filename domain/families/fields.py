@@ -30,8 +30,13 @@ def shown(value: object) -> str:
         return f"an object of {len(value)} fields"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"a list of {len(value)}"
-    text = repr(value[: _SHOWN + 1]) if isinstance(value, str) else repr(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return clipped(repr(value[: _SHOWN + 1]) if isinstance(value, str) else repr(value))
+
+
+def clipped(text: str, most: int = _SHOWN) -> str:
+    """A stranger's text in a sentence: printable and of at most `most` characters."""
+    text = "".join(c if c.isprintable() else "?" for c in text[: most + 1])
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 class Fields:

@@ -10,14 +10,16 @@ Slots: `embedding`, `head` (own head only), `readout.norm`, and for layer N `lay
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from tensorfold.domain.families import slots
 from tensorfold.domain.families.fields import ConfigError, Fields
+from tensorfold.domain.families.naming import Names, name_weights
 from tensorfold.domain.families.ops import Attention, Norm, SwiGLU
+from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.plans import DecoderPlan, Embedding, Head, Layer, Readout, Sublayer
 from tensorfold.domain.families.rope import read_rope
-from tensorfold.domain.families.tensors import Slot, TensorMap
+from tensorfold.domain.families.tensors import TensorMap
 
 MODEL_TYPES = ("llama", "mistral", "qwen2")
 BACKENDS = ("mlx",)
@@ -26,7 +28,21 @@ _ACTIVATIONS = ("silu", "swish")
 _DTYPES = ("bfloat16", "float16", "float32")
 _MOST_LAYERS, _MOST_WIDTH, _MOST_MLP, _MOST_VOCABULARY = 1_000, 131_072, 1_048_576, 4_194_304
 _MOST_HEADS, _MOST_HEAD_DIM, _MOST_CONTEXT = 1_024, 1_024, 1 << 31
-_IGNORED = ("*.rotary_emb.inv_freq", "*.attn.masked_bias", "*.attn.bias")
+_IGNORED = ("*.rotary_emb.inv_freq",)
+_NAMES: dict[str, Names] = {
+    "embedding": "model.embed_tokens",
+    "readout.norm": "model.norm",
+    "head": "lm_head",
+    "layers.*.attention.pre_norm": "model.layers.*.input_layernorm",
+    "layers.*.attention.q": "model.layers.*.self_attn.q_proj",
+    "layers.*.attention.k": "model.layers.*.self_attn.k_proj",
+    "layers.*.attention.v": "model.layers.*.self_attn.v_proj",
+    "layers.*.attention.out": "model.layers.*.self_attn.o_proj",
+    "layers.*.mlp.pre_norm": "model.layers.*.post_attention_layernorm",
+    "layers.*.mlp.gate": "model.layers.*.mlp.gate_proj",
+    "layers.*.mlp.up": "model.layers.*.mlp.up_proj",
+    "layers.*.mlp.down": "model.layers.*.mlp.down_proj",
+}
 
 
 def plan(config: Mapping[str, Any]) -> DecoderPlan:
@@ -36,21 +52,23 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
     width = fields.integer("hidden_size", 1, _MOST_WIDTH)
     vocabulary = fields.integer("vocab_size", 1, _MOST_VOCABULARY)
     norm = Norm(fields.number("rms_norm_eps", 1e-12, 1.0))
-    layers = _layers(fields, model_type, width, norm)
     tied = fields.flag("tie_word_embeddings", False)
-    return DecoderPlan(
+    bare = DecoderPlan(
         family="llama",
         model_type=model_type,
         width=width,
         embedding=Embedding(vocabulary, width),
-        layers=layers,
+        layers=_layers(fields, model_type, width, norm),
         readout=Readout("norm", norm),
         head=Head(vocabulary, tied),
         context=fields.integer("max_position_embeddings", 1, _MOST_CONTEXT),
         activation=_activation(fields),
-        tensors=_tensors(layers, width, vocabulary, tied),
+        tensors=TensorMap({}),
         stop_ids=fields.ids("eos_token_id", vocabulary),
     )
+    # A tied checkpoint may repeat the embedding as lm_head; the embedding is the one that counts.
+    ignored = (*_IGNORED, "lm_head.*") if tied else _IGNORED
+    return replace(bare, tensors=TensorMap(name_weights(plan_weights(bare), _NAMES), ignored=ignored))
 
 
 def refuse(config: Mapping[str, Any], backend: str) -> str | None:
@@ -120,44 +138,3 @@ def _windows(fields: Fields, model_type: str, count: int) -> tuple[int, ...]:
     if "sliding_attention" in listed and not window:
         raise fields.refusal("sliding_window", "an integer of at least 1, since layer_types has sliding_attention")
     return tuple(window if kind == "sliding_attention" else 0 for kind in listed)
-
-
-def _tensors(layers: tuple[Layer, ...], width: int, vocabulary: int, tied: bool) -> TensorMap:
-    table: dict[str, Slot] = {
-        "embedding": slots.matrix("model.embed_tokens", vocabulary, width),
-        "readout.norm": slots.norm("model.norm", width),
-    }
-    if not tied:
-        table["head"] = slots.matrix("lm_head", vocabulary, width, split="vocabulary")
-    for index, (attention, mlp) in enumerate(layers):
-        assert isinstance(attention.op, Attention)
-        assert isinstance(mlp.op, SwiGLU)
-        place = f"model.layers.{index}"
-        for name, slot in _attention_slots(place, attention.op, width):
-            table[f"layers.{index}.attention.{name}"] = slot
-        for name, slot in _mlp_slots(place, mlp.op, width):
-            table[f"layers.{index}.mlp.{name}"] = slot
-    # A tied checkpoint may repeat the embedding as lm_head; the embedding is the one that counts.
-    return TensorMap(table, ignored=(*_IGNORED, "lm_head.*") if tied else _IGNORED)
-
-
-def _attention_slots(place: str, op: Attention, width: int) -> tuple[tuple[str, Slot], ...]:
-    module = f"{place}.self_attn"
-    rows, kv_rows = op.heads * op.head_dim, op.kv_heads * op.head_dim
-    return (
-        ("pre_norm", slots.norm(f"{place}.input_layernorm", width)),
-        ("q", slots.matrix(f"{module}.q_proj", rows, width, split="rows", bias=op.qkv_bias)),
-        ("k", slots.matrix(f"{module}.k_proj", kv_rows, width, split="rows", bias=op.qkv_bias)),
-        ("v", slots.matrix(f"{module}.v_proj", kv_rows, width, split="rows", bias=op.qkv_bias)),
-        ("out", slots.matrix(f"{module}.o_proj", width, rows, split="columns", bias=op.out_bias)),
-    )
-
-
-def _mlp_slots(place: str, op: SwiGLU, width: int) -> tuple[tuple[str, Slot], ...]:
-    module = f"{place}.mlp"
-    return (
-        ("pre_norm", slots.norm(f"{place}.post_attention_layernorm", width)),
-        ("gate", slots.matrix(f"{module}.gate_proj", op.width, width, split="rows", bias=op.bias)),
-        ("up", slots.matrix(f"{module}.up_proj", op.width, width, split="rows", bias=op.bias)),
-        ("down", slots.matrix(f"{module}.down_proj", width, op.width, split="columns", bias=op.bias)),
-    )

@@ -82,15 +82,19 @@ class Attention:
 class BlockIndexer:
     """Chooses the keys of a sparse attention: blocks of `ratio` tokens scored by small heads, at most `budget` keys.
 
-    `pooling` "mean" averages raw keys and norms them afterwards; "gated" sums normed keys by a learnt softmax per
-    channel.
-    `query_from` tells which row the query heads read: the layer's input or the latent query.
+    A query's score of a block is the sum over heads of relu(query . block key) * `scale`, in float32, each head
+    weighed by a learnt projection of the input when `head_weights`. Complete blocks compete; ties go to the lower
+    block. The newest unfinished block is always read. `pooling` "mean" averages raw keys in float32, then norms and
+    turns them at the block's first position; "gated" sums normed keys by a softmax, per channel, of a learnt gate
+    plus a learnt offset for each place in the block. `query_from` tells what the query heads read: the layer's input
+    or the latent query.
     """
 
     heads: int
     head_dim: int
     ratio: int
     budget: int
+    scale: float
     pooling: Literal["mean", "gated"]
     query_from: Literal["input", "latent"]
     q_norm: Norm | None = None
@@ -109,7 +113,10 @@ class IndexedAttention:
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
-    """Attention over one cached latent of `kv_rank` a token; keys and values are linear maps of it."""
+    """Attention over one cached latent of `kv_rank` a token; keys and values are linear maps of it, one pair a head.
+
+    `rope_dim` more cached values a token turn with their position; 0 leaves positions out.
+    """
 
     heads: int
     q_rank: int
@@ -150,7 +157,11 @@ class GatedDelta:
 
 @dataclass(frozen=True, slots=True)
 class KimiDelta:
-    """Kimi delta attention: as the gated delta net, with a decay per key channel bounded below by `lower_bound`."""
+    """Kimi delta attention: as the gated delta net, with a decay per key channel bounded below by `lower_bound`.
+
+    Queries, keys and values each pass a convolution of their own with the settings of `conv`. Decay and output gate
+    come from projections narrowed to `gate_rank`.
+    """
 
     heads: int
     head_dim: int
@@ -199,8 +210,9 @@ class Router:
     """How experts are chosen. Logits in float32; ties go to the lower id.
 
     `scoring` turns logits into scores; a `correction` bias is added for choosing only; the chosen scores are divided by
-    their sum when `normalize`, times `scale`. `over_chosen`: softmax over the chosen logits alone. `input_norm` norms
-    the router's own input (with a learnt `input_scale` when True), `expert_scale` multiplies by a learnt value each.
+    their sum when `normalize`, times `scale`. `over_chosen`: softmax over the chosen logits alone. The router reads the
+    experts' input, or the residual before its norm when `from_residual`, through its own `input_norm`, times
+    `input_factor`, times a learnt `input_scale`. `expert_scale` multiplies each chosen weight by a learnt value.
     """
 
     experts: int
@@ -210,7 +222,9 @@ class Router:
     over_chosen: bool = False
     correction: bool = False
     scale: float = 1.0
+    from_residual: bool = False
     input_norm: Norm | None = None
+    input_factor: float = 1.0
     input_scale: bool = False
     expert_scale: bool = False
 
@@ -235,17 +249,22 @@ class MixtureOfExperts:
 
 @dataclass(frozen=True, slots=True)
 class HashedNgram:
-    """Rows of a hashed n-gram table mixed into the residual streams.
+    """Rows of a hashed n-gram table, gated by the residual and added to each of its `streams`.
 
-    The ids of the last `ngram` tokens are multiplied and xored, then taken modulo `table_sizes` (one prime per head).
+    For every length from 2 to `ngram` the ids of the last tokens are multiplied by `multipliers` and xored; each of
+    `heads_per_ngram` heads takes the result modulo its own of `table_sizes`, after the rows of the heads before it.
+    The table is stored in `shards` parts of `shard_rows`. A segment starts after each `boundary_token`, which also
+    stands for tokens before it. The op reads and returns all streams; its convolution runs over all of them.
     """
 
+    streams: int
     ngram: int
     heads_per_ngram: int
     table_sizes: tuple[int, ...]
     multipliers: tuple[int, ...]
     row_width: int
     shards: int
+    shard_rows: int
     boundary_token: int
     conv: ShortConv
     norm: Norm

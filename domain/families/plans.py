@@ -19,10 +19,12 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class HyperConnections:
-    """Several residual streams, mixed around each sublayer.
+    """Several residual streams, mixed around each sublayer; all start as copies of the embedding.
 
-    "lowrank": the input is a learnt gate (through `rank`) over normed streams, the output injected per stream.
-    "sinkhorn": pre, post and a doubly stochastic combination from one projection, `iterations` rounds, `eps` added.
+    "lowrank": the input is the mean over streams of the normed streams times a sigmoid gate (through `rank`); the
+    output is added to each stream times a learnt injection. "sinkhorn": one projection of the normed streams gives
+    the weights of the input, of the output and a combination of streams made doubly stochastic in `iterations`, `eps`
+    added.
     """
 
     streams: int
@@ -79,10 +81,14 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class Readout:
-    """What turns the residual into the head's input: a norm, the mean of the streams and a norm, or a learnt mixer."""
+    """What turns the residual into the head's input: a norm, the mean of the streams and a norm, or a learnt mixer.
+
+    `mixer` gives the streams of a "hyper_mixer", which is a low-rank connection's input side.
+    """
 
     form: Literal["norm", "stream_mean_norm", "hyper_mixer"]
-    norm: Norm | None
+    norm: Norm | None = None
+    mixer: HyperConnections | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +103,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """Rows that a draft head reads: `layer` counts finished layers (0: the embedding); `form` says which rows."""
+    """Rows that a draft head reads after `layer` finished layers (0: the embedding).
+
+    `form`: the residual, all its streams side by side, their mean, or the head's own input ("readout").
+    """
 
     layer: int
-    form: Literal["residual", "streams", "stream_mean", "final_norm"]
+    form: Literal["residual", "streams", "stream_mean", "readout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,11 @@ class MtpHead:
     """A next-next-token head chained on itself, made of the same ops.
 
     `join` tells how the embedding of the next token meets the tapped row: concatenated through one projection
-    (embedding half first) or each projected and added per stream. `feedback` is the row the next link reads.
+    (embedding half first) or each projected and added per stream. `feedback` is the row the next link reads: what its
+    own readout gave, or its streams. `positions`: rotary positions count the head's own entries, the tokens, or do not
+    exist. `zero_first_embedding` feeds zeros for the embedding of its first entry. Drafts are proposed from ids in
+    `draft_ids` (half-open spans; empty: all). It shares embedding and head with its model; its slots start with `mtp.`
+    and are all there or all absent.
     """
 
     layers: tuple[Layer, ...]
@@ -116,21 +129,25 @@ class MtpHead:
     embedding_norm: Norm
     hidden_norm: Norm
     join: Literal["concatenate", "add_per_stream"]
-    output_norm: Norm | None
-    feedback: Literal["output_norm", "streams"]
+    readout: Readout
+    feedback: Literal["readout", "streams"]
     positions: Literal["entry", "token", "none"]
     zero_first_embedding: bool = False
     max_drafts: int = 3
-    draft_vocabulary: int = 0
+    draft_ids: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DFlashDrafter:
     """A block drafter: one forward proposes `block` - 1 positions from taps of the committed tokens.
 
-    `selector_rank` and `candidates` describe its pairwise scores; each layer has grouped two-tap convolutions around
-    attention and MLP.
+    Each layer has `conv_taps`-tap convolutions before and after attention and MLP, whose kernels are a base plus a
+    projection of the row in groups of `conv_group` channels. The selector scores pairs of the `candidates` best ids of
+    neighbouring positions through `selector_rank`. Attention inside a block is causal only when `causal`; context keys
+    are read at distances below `window`. Embedding and head are the target's. A checkpoint of its own fills `tensors`.
     """
+
+    family: str
 
     layers: tuple[Layer, ...]
     taps: tuple[Tap, ...]
@@ -146,6 +163,8 @@ class DFlashDrafter:
     candidates: int
     width: int
     vocabulary: int
+    draft_ids: tuple[tuple[int, int], ...] = ()
+    tensors: TensorMap = field(default_factory=lambda: TensorMap({}))
 
 
 DraftHead = MtpHead | DFlashDrafter
@@ -153,12 +172,20 @@ DraftHead = MtpHead | DFlashDrafter
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a family writes its replies: thinking markers and the name of its tool-call dialect; empty: none."""
+    """How a family writes its replies; empty strings: it does not.
+
+    `think_open` and `think_close` mark reasoning; `opened_by_prompt` says that the template already wrote the opening
+    one. `thinking_flag` is the template's variable that turns reasoning on or off (empty: it has none), `thinks` its
+    default. `efforts` are the values the template's `reasoning_effort` takes. `tool_calls` names the call dialect.
+    """
 
     think_open: str = ""
     think_close: str = ""
-    tool_calls: str = ""
+    opened_by_prompt: bool = False
+    thinking_flag: str = ""
+    thinks: bool = False
     efforts: tuple[str, ...] = ()
+    tool_calls: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tensorfold.domain.families.fields import ConfigError, Fields, shown
 from tensorfold.domain.families.ops import Rope
 

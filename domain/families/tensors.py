@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Rule = Literal["matrix", "router", "plain", "float32"]
-Split = Literal["none", "rows", "columns", "experts", "vocabulary"]
+Rule = Literal["matrix", "router", "plain", "float32", "integer"]
+Split = Literal["none", "rows", "columns", "heads", "vocabulary"]
 Centring = Literal["never", "always", "by_conv_layout", "by_value"]
 
 
@@ -20,39 +20,58 @@ class Source:
     """One way in which a checkpoint writes a slot.
 
     `name` is the tensor's name without a prefix. Of a `module` it is the module's path: `.weight` (and `.scales`,
-    `.biases`, `.bias`) follow it. `{e}` in it stands for each expert in turn, stacked along a new first axis. `stored`
-    is the logical shape in the file where it is not the slot's (a fused tensor, or one per expert); it is first seen as
-    `view`, then cut to `rows` of its second last axis. `swap_last` allows the last two axes to be stored swapped.
-    `takes_log` marks a tensor that holds exp of the slot's values.
+    `.biases`, `.bias`) follow it. `{e}` in it stands for each entry of the slot's first axis in turn, one tensor
+    each. `stored` is the logical shape in the file where it is not the slot's (or the slot's less its first axis); it
+    is then seen as `view` and cut to `cut` along `axis`. `swap_last` allows the last two axes to be stored swapped,
+    `transposed` says that they are. `takes_log` marks a tensor that holds exp of the slot's values.
     """
 
     name: str
     module: bool = True
     stored: tuple[int, ...] = ()
     view: tuple[int, ...] = ()
-    rows: tuple[int, int] | None = None
+    cut: tuple[int, int] | None = None
+    axis: int = -2
     swap_last: bool = False
+    transposed: bool = False
     takes_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """One weight of the plan.
+class Weight:
+    """What an op needs of one weight, whatever a checkpoint calls it.
 
-    `names` are tried in order; a plain string is a module of that path. `shape` is the logical shape. `rule`: "matrix"
-    may be dense or affine, "router" may be dense or affine of `router_bits`, "plain" is dense, "float32" is dense and
-    computed with in float32. `bias` says that the module brings an ordinary `.bias` of its outputs. `centring` tells
-    when one is added to the stored values: never, always, when the file keeps convolutions in their original axis
-    order, or after a look at the values. `split` tells how two ranks share the weight.
+    `shape` is the logical shape. `rule`: "matrix" may be dense or affine, "router" may be dense or affine of the
+    map's `router_bits`, "plain" is dense, "float32" is dense and computed with in float32, "integer" is int64. `bias`
+    says that the module brings an ordinary `.bias` of its outputs. `split` tells how two ranks share it: halves of
+    its outputs (`rows`), of its inputs (`columns`), of its first axis (`heads`), of the ids (`vocabulary`); outputs
+    in `sections` are halved section by section.
     """
 
-    names: tuple[str | Source, ...]
     shape: tuple[int, ...]
     rule: Rule = "matrix"
     bias: bool = False
     optional: bool = False
-    centring: Centring = "never"
     split: Split = "none"
+    sections: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One weight of a plan and the names it may have, tried in order; a plain string is a module of that path.
+
+    `centring` tells when one is added to the stored values: never, always, when the file keeps convolutions in their
+    original axis order, or after a look at the values.
+    """
+
+    names: tuple[str | Source, ...]
+    weight: Weight
+    centring: Centring = "never"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The logical shape."""
+        return self.weight.shape
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -61,12 +80,21 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class SideFile:
+    """A weight file beside the checkpoint's own shards; its tensors are seen with `prefix` before their names."""
+
+    name: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class TensorMap:
     """Slots by path and what may surround them in a checkpoint.
 
     `prefixes` are tried in front of each name, in order. `ignored` are patterns of tensors that are known and not
     needed, `*` standing for any text. `bits`, `groups` and `router_bits` limit the affine layouts the family takes.
-    `side_files` names weight files beside the checkpoint's own shards whose tensors carry the slots under a prefix.
+    Slots whose path starts with one of `together` are all there or all absent. `probes` is a pattern of the slots whose
+    means tell whether a `by_value` slot is stored around zero.
     """
 
     slots: Mapping[str, Slot]
@@ -75,4 +103,6 @@ class TensorMap:
     bits: tuple[int, ...] = (2, 3, 4, 5, 6, 8)
     groups: tuple[int, ...] = (32, 64, 128)
     router_bits: tuple[int, ...] = (2, 3, 4, 5, 6, 8)
-    side_files: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
+    probes: str = ""
+    side_files: tuple[SideFile, ...] = ()
