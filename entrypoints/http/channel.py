@@ -1,0 +1,42 @@
+"""One client's connection: errors that are found before a request reaches the routes are told in our own form."""
+
+from __future__ import annotations
+
+from waitress.channel import HTTPChannel
+from waitress.task import ErrorTask
+
+from tensorfold.entrypoints.http.errors import ApiError, bad_request, fault
+
+_REASONS = {400: "Bad Request", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
+
+
+class JsonErrorTask(ErrorTask):
+    """Answers what the parser refused, and faults outside the routes, as error objects."""
+
+    def execute(self) -> None:
+        """Write the answer and let the connection end."""
+        error = _explained(getattr(getattr(self.request, "error", None), "code", 500))
+        body = error.body()
+        self.status = f"{error.status} {_REASONS.get(error.status, 'Internal Server Error')}"
+        self.response_headers = [("Content-Type", "application/json"), *error.headers.items()]
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class Channel(HTTPChannel):
+    """A connection whose early errors are JSON."""
+
+    error_task_class = JsonErrorTask
+
+
+def _explained(code: int) -> ApiError:
+    if code == 413:
+        return ApiError(413, "The request body is larger than this server reads.", code="request_too_large")
+    if code == 431:
+        return ApiError(431, "The request's headers are larger than the 256 KiB this server reads.")
+    if code == 501:
+        return bad_request("The Transfer-Encoding is not supported; send the body plain or chunked.")
+    if code == 400:
+        return bad_request("The request is not well-formed HTTP.")
+    return fault()

@@ -1,0 +1,144 @@
+"""The life of one reply over HTTP, the same for every route that generates: a place, a reply, a stream or a body.
+
+Whatever happens between, the place is given back once, the reply is cancelled and its end is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import falcon
+
+from tensorfold.entrypoints.http.access_log import AccessLogger
+from tensorfold.entrypoints.http.bodies import read_object
+from tensorfold.entrypoints.http.envelope import Envelope
+from tensorfold.entrypoints.http.error_handlers import FaultLog, shown
+from tensorfold.entrypoints.http.frames import ChatFrames, TextFrames
+from tensorfold.entrypoints.http.gate import Gate
+from tensorfold.entrypoints.http.generation_fields import GenerationFields
+from tensorfold.entrypoints.http.limits import HttpLimits
+from tensorfold.entrypoints.http.outcome import Outcome, Shown
+from tensorfold.entrypoints.http.reply_body import ClientLeftError, WholeReply, collect
+from tensorfold.entrypoints.http.reply_stream import ReplyStream
+from tensorfold.entrypoints.http.services import ChatService, Reply, Services
+from tensorfold.entrypoints.http.watch import Watch, watch_client
+
+CLIENT_LEFT = "499 Client Closed Request"
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+Start = Callable[[ChatService], Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a route writes a reply: the prefix of its id, its objects' names, its frames and its body."""
+
+    prefix: str
+    whole: str
+    chunk: str
+    frames: type[ChatFrames] | type[TextFrames]
+    body: Callable[[Envelope, Reply, WholeReply, Shown], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every route that generates needs."""
+
+    services: Services
+    gate: Gate
+    limits: HttpLimits
+    access: AccessLogger
+    log_fault: FaultLog
+
+    def serve(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        read: Callable[[Mapping[str, Any], str], tuple[GenerationFields, Start]],
+        shape: Shape,
+    ) -> None:
+        """Read a request, start its reply and write it as asked. Refusals are raised before the first byte."""
+        chat = self.services.chat
+        watch = watch_client(req, self.gate, self.limits)
+        self.gate.enter()
+        try:
+            request, start = read(read_object(req, self.limits.body_bytes), req.context.label)
+            if watch.gone():
+                raise ClientLeftError
+            reply = start(chat)
+        except ClientLeftError:
+            self._left(req, resp)
+            return
+        except BaseException:
+            self.gate.leave()
+            raise
+        if request.stream:
+            self._stream(req, resp, request, reply, shape, watch)
+        else:
+            self._whole(req, resp, request, reply, shape, watch)
+
+    def _stream(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        request: GenerationFields,
+        reply: Reply,
+        shape: Shape,
+        watch: Watch,
+    ) -> None:
+        def on_end(outcome: Outcome) -> None:
+            self.gate.leave(disconnected=outcome.ending == "left")
+            self.access.streamed(req, outcome)
+
+        def on_fault(broken: BaseException) -> None:
+            self.log_fault(f"{req.method} {shown(req.path)}", broken)
+
+        frames = shape.frames(self._envelope(request, reply, shape.prefix, shape.chunk))
+        stream = ReplyStream(reply, frames, self._shown(request), watch, on_end=on_end, on_fault=on_fault)
+        resp.content_type = "text/event-stream; charset=utf-8"
+        resp.set_headers(STREAM_HEADERS)
+        resp.stream = stream
+
+    def _whole(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        request: GenerationFields,
+        reply: Reply,
+        shape: Shape,
+        watch: Watch,
+    ) -> None:
+        try:
+            whole = collect(reply, watch)
+        except ClientLeftError:
+            self._left(req, resp)
+            return
+        except BaseException:
+            self.gate.leave()
+            raise
+        finally:
+            reply.cancel()
+        self.gate.leave()
+        req.context.outcome = Outcome("done", whole.done)
+        envelope = self._envelope(request, reply, shape.prefix, shape.whole)
+        resp.data = shape.body(envelope, reply, whole, self._shown(request))
+
+    def _left(self, req: falcon.Request, resp: falcon.Response) -> None:
+        self.gate.leave(disconnected=True)
+        req.context.outcome = Outcome("left")
+        resp.status = CLIENT_LEFT
+        resp.data = b""
+
+    def _envelope(self, request: GenerationFields, reply: Reply, prefix: str, kind: str) -> Envelope:
+        facts = self.services.facts
+        return Envelope(prefix + reply.id, kind, reply.created, facts.shown(request.model), facts.fingerprint)
+
+    def _shown(self, request: GenerationFields) -> Shown:
+        return Shown(
+            engine=self.services.facts.engine,
+            usage_last=request.include_usage,
+            usage_in_every_chunk=request.usage_in_every_chunk,
+            token_ids=bool(request.return_token_ids),
+        )

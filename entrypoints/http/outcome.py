@@ -1,0 +1,28 @@
+"""How a reply ended and what of it a client asked to see. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tensorfold.application.chat import ReplyDone
+
+Ending = Literal["done", "failed", "cut", "left", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`done`: whole. `failed`: an error. `cut`: the server ended it. `left`: its client did. `refused`: never began."""
+
+    ending: Ending
+    done: ReplyDone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the client asked to see: the usage after the finish, in every chunk, the token ids."""
+
+    engine: str
+    usage_last: bool = False
+    usage_in_every_chunk: bool = False
+    token_ids: bool = False

@@ -1,0 +1,69 @@
+"""A reply as one JSON body: pulled to its end while its client is watched."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tensorfold.application.chat import ReplyDelta, ReplyDone, ReplyError
+from tensorfold.entrypoints.http.envelope import Envelope, figures, final_usage
+from tensorfold.entrypoints.http.errors import ended_in_error, overloaded
+from tensorfold.entrypoints.http.gate import CUT
+from tensorfold.entrypoints.http.outcome import Shown
+from tensorfold.entrypoints.http.services import Reply
+from tensorfold.entrypoints.http.watch import Watch
+
+
+class ClientLeftError(Exception):
+    """The client closed its connection before the reply was whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeReply:
+    """All text of a reply and how it ended."""
+
+    text: str
+    reasoning: str
+    done: ReplyDone
+
+
+def collect(reply: Reply, watch: Watch) -> WholeReply:
+    """Pull a reply to its end. Raises ClientLeftError, or ApiError when the reply fails or the server ends."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    while not watch.gone():
+        if watch.gate.over:
+            raise overloaded(CUT, 5)
+        event = reply.next(watch.poll_s)
+        if isinstance(event, ReplyDelta):
+            texts.append(event.text)
+            thoughts.append(event.reasoning)
+        elif isinstance(event, ReplyDone):
+            return WholeReply("".join(texts) + event.text, "".join(thoughts), event)
+        elif isinstance(event, ReplyError):
+            raise ended_in_error(event.message, event.code)
+    raise ClientLeftError
+
+
+def chat_body(envelope: Envelope, reply: Reply, whole: WholeReply, shown: Shown) -> bytes:
+    """A `chat.completion` object."""
+    message: dict[str, Any] = {"role": "assistant", "content": whole.text}
+    if whole.reasoning:
+        message["reasoning_content"] = whole.reasoning
+    return _body(envelope, {"index": 0, "message": message}, reply, whole, shown)
+
+
+def text_body(envelope: Envelope, reply: Reply, whole: WholeReply, shown: Shown) -> bytes:
+    """A `text_completion` object."""
+    return _body(envelope, {"index": 0, "text": whole.reasoning + whole.text}, reply, whole, shown)
+
+
+def _body(envelope: Envelope, choice: dict[str, Any], reply: Reply, whole: WholeReply, shown: Shown) -> bytes:
+    choice |= {"logprobs": None, "finish_reason": whole.done.finish_reason}
+    body = envelope.head() | {
+        "choices": [choice],
+        "usage": final_usage(whole.done),
+        "tensorfold": figures(reply, whole.done, shown.engine, reply.token_ids if shown.token_ids else None),
+    }
+    return json.dumps(body, separators=(",", ":")).encode()

@@ -1,0 +1,119 @@
+"""A reply as server-sent events: pulled by the thread that writes them, one event per round.
+
+However it ends - whole, failed, cut by the server's end, or left by its client - the reply is cancelled and its end is
+told exactly once. An error after the first byte is one well-formed event and `[DONE]`; nothing is ever just dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+
+from tensorfold.application.chat import ReplyDelta, ReplyDone, ReplyError
+from tensorfold.entrypoints.http.envelope import figures, final_usage, usage
+from tensorfold.entrypoints.http.errors import OVERLOADED, ended_in_error, error_json
+from tensorfold.entrypoints.http.frames import DONE, KEEP_ALIVE, ChatFrames, TextFrames
+from tensorfold.entrypoints.http.gate import CUT
+from tensorfold.entrypoints.http.outcome import Outcome, Shown
+from tensorfold.entrypoints.http.services import Reply
+from tensorfold.entrypoints.http.watch import Watch
+
+FAULT = "The server failed while it wrote this reply; its log says why."
+
+
+class ReplyStream:
+    """The iterable a WSGI server writes. `close` is called by the server at the end, whatever the end was."""
+
+    def __init__(
+        self,
+        reply: Reply,
+        frames: ChatFrames | TextFrames,
+        shown: Shown,
+        watch: Watch,
+        *,
+        on_end: Callable[[Outcome], None],
+        on_fault: Callable[[BaseException], None],
+    ) -> None:
+        self._reply = reply
+        self._frames = frames
+        self._shown = shown
+        self._watch = watch
+        self._on_end = on_end
+        self._on_fault = on_fault
+        self._outcome = Outcome("left")
+        self._ended = False
+        self._events = self._guarded()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        return next(self._events)
+
+    def close(self) -> None:
+        """Free what the reply holds and tell its end; a stream that was never begun is freed too."""
+        if self._ended:
+            return
+        self._ended = True
+        self._events.close()
+        self._reply.cancel()
+        self._on_end(self._outcome)
+
+    def _guarded(self) -> Generator[bytes, None, None]:
+        try:
+            yield from self._pull()
+        except Exception as broken:
+            self._on_fault(broken)
+            yield from self._failed(FAULT, None)
+
+    def _pull(self) -> Iterator[bytes]:
+        watch, frames, reply = self._watch, self._frames, self._reply
+        gone, clock, gate, counted = watch.gone, watch.clock, watch.gate, self._shown.usage_in_every_chunk
+        yield frames.opening()
+        sent = clock()
+        landed = 0
+        while not gone():
+            if gate.over:
+                yield from self._failed(CUT, OVERLOADED)
+                return
+            event = reply.next(watch.poll_s)
+            if event.__class__ is ReplyDelta:
+                assert isinstance(event, ReplyDelta)
+                landed += len(event.token_ids)
+                so_far = usage(reply.prompt_tokens, landed) if counted else None
+                if event.reasoning:
+                    yield frames.reasoning(event.reasoning, so_far)
+                    sent = clock()
+                if event.text:
+                    yield frames.content(event.text, so_far)
+                    sent = clock()
+                    continue
+            elif isinstance(event, ReplyDone):
+                yield from self._whole(event)
+                return
+            elif isinstance(event, ReplyError):
+                yield from self._failed(event.message, event.code)
+                return
+            now = clock()
+            if now - sent >= watch.keepalive_s:
+                yield KEEP_ALIVE
+                sent = now
+
+    def _whole(self, done: ReplyDone) -> Iterator[bytes]:
+        shown, frames = self._shown, self._frames
+        total = final_usage(done)
+        if done.text:
+            yield frames.content(done.text, total if shown.usage_in_every_chunk else None)
+        ids = self._reply.token_ids if shown.token_ids else None
+        block = figures(self._reply, done, shown.engine, ids)
+        elsewhere = shown.usage_last and not shown.usage_in_every_chunk
+        yield frames.finish(done.finish_reason, block, None if elsewhere else total)
+        if shown.usage_last:
+            yield frames.usage(total)
+        self._outcome = Outcome("done", done)
+        yield DONE
+
+    def _failed(self, message: str, code: str | None) -> Iterator[bytes]:
+        error = ended_in_error(message, code)
+        self._outcome = Outcome("cut" if message == CUT else "failed")
+        yield b"data: " + error_json(message, error.kind, None, code) + b"\n\n"
+        yield DONE
