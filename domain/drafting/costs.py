@@ -6,9 +6,8 @@ grow, so that a policy which walks along it cannot be led into wider rounds by n
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
 from math import isfinite
 
 RATE = 0.2
@@ -52,13 +51,13 @@ class CostCurve:
             self._levelled, self._stale = _levelled(self._measured), False
         xs, ys = self._rows, self._levelled
         costs = [ys[0]] * (min(last, xs[0]) - first + 1)
-        start = bisect_right(xs, max(first, xs[0]))
-        for (x0, y0), (x1, y1) in pairwise(zip(xs[start - 1 :], ys[start - 1 :], strict=True)):
-            slope = (y1 - y0) / (x1 - x0)
-            costs.extend([y0 + slope * (x - x0) for x in range(max(first, x0 + 1), min(last, x1) + 1)])
-            if x1 >= last:
-                break
-        costs.extend([ys[-1] * x / xs[-1] for x in range(max(first, xs[-1] + 1), last + 1)])
+        right = max(bisect_left(xs, first), 1)
+        while right < len(xs) and xs[right - 1] < last:
+            x0, x1, y1 = xs[right - 1], xs[right], ys[right]
+            slope = (y1 - ys[right - 1]) / (x1 - x0)
+            costs += [y1 - slope * (x1 - x) for x in range(max(first, x0 + 1), min(last, x1) + 1)]
+            right += 1
+        costs += [ys[-1] * x / xs[-1] for x in range(max(first, xs[-1] + 1), last + 1)]
         return costs
 
     def observe(self, rows: int, ms: float) -> None:
