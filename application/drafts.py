@@ -65,13 +65,13 @@ class Drafting:
     def plan(self, served: Sequence[Live]) -> list[Planned]:
         """A window for each stream and the source its drafts came from."""
         proposals = [self._propose(live) for live in served]
-        if not any(proposals):
-            return [(chain(live.stream.pending, (), live.stream.forced), None) for live in served]
-        granted = self._grant(served, proposals)
-        return [
-            self._window(live.stream, proposal, rows)
-            for live, proposal, rows in zip(served, proposals, granted, strict=True)
-        ]
+        if any(proposals):
+            try:
+                granted = self._grant(served, proposals)
+                return [self._window(live.stream, p, n) for live, p, n in zip(served, proposals, granted, strict=True)]
+            except Exception as fault:
+                self._blame("row allocation", fault)
+        return [(chain(live.stream.pending, (), live.stream.forced), None) for live in served]
 
     def _grant(self, served: Sequence[Live], proposals: Sequence[Proposal | None]) -> Sequence[int]:
         """Draft rows for each stream: by expected tokens against measured cost, or all that fit when forced."""

@@ -23,6 +23,7 @@ from tensorfold.domain.scheduling.credit import DecodeCredit
 from tensorfold.domain.scheduling.queue import WaitingQueue
 
 Phase = Literal["loading", "ok", "draining", "stopped", "failed"]
+_SHUTDOWN = "The server is shutting down."
 ENGINE_FAULT = "The request failed inside the engine; the server's log says why. Other requests go on."
 
 
@@ -119,7 +120,7 @@ class Scheduler:
             prepare(generation)
         with self._wake:
             if self._phase != "ok":
-                raise OverloadedError("The server is shutting down.", retry_after=5)
+                raise OverloadedError(_SHUTDOWN, retry_after=5)
             if not self._waiting.put(generation.id, generation, background=request.background):
                 raise OverloadedError(
                     f"All {self._settings.parallel} lanes are busy and {self._settings.queue} requests wait already.",
@@ -164,7 +165,12 @@ class Scheduler:
                 self._phase = "ok"
         self._ready.set()
         while self._wait_for_work():
-            self._step()
+            try:
+                self._step()
+            except Exception as fault:
+                # Nothing is known of the streams now: they end, and the server goes on with the next request.
+                self._log(f"the engine's loop failed, its streams end: {fault!r}")
+                self._end_running(ENGINE_FAULT)
         self._end_all()
         self.engine.model.shutdown()
         self._phase = "stopped"
@@ -322,12 +328,16 @@ class Scheduler:
             waiting = list(self._waiting)
             for generation in waiting:
                 self._waiting.remove(generation.id)
-        for running in (*self._filling, *self._running):
-            self._fail(running.generation, "The server is shutting down.", self._stats(running))
-            self.engine.close(running.live)
-        self._filling, self._running = [], []
+        self._end_running(_SHUTDOWN)
         for generation in waiting:
-            self._fail(generation, "The server is shutting down.", None)
+            self._fail(generation, _SHUTDOWN, None)
+
+    def _end_running(self, message: str) -> None:
+        ending = (*self._filling, *self._running)
+        self._filling, self._running = [], []
+        for running in ending:
+            self.engine.close(running.live)
+            self._fail(running.generation, message, self._stats(running))
 
     def _stats(self, running: _Running) -> ReplyStats:
         now = self._clock.monotonic()

@@ -1,0 +1,100 @@
+"""Every check behind one command: style, types, import contracts, tests with coverage, and a short proof.
+
+`--quick` is the inner loop: the same checks, without the tests marked slow and without coverage. Prints the figures on
+its last line; the exit code is not zero when any check fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LEAST_COVERAGE = 95.0
+SHORT_PROOF_TOKENS = 200_000
+PYTHON = sys.executable
+TOOLS = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finished check and what it printed."""
+
+    name: str
+    passed: bool
+    output: str
+    seconds: float
+
+
+def run(name: str, command: list[str], *, show: bool = False, **environment: str) -> Check:
+    """Run one command from the project's folder."""
+    print(f"-- {name}", flush=True)
+    began = time.monotonic()
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / '.pkg'}{os.pathsep}{ROOT}", **environment}
+    done = subprocess.run(command, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    check = Check(name, done.returncode == 0, done.stdout, time.monotonic() - began)
+    if show or not check.passed:
+        print(check.output, flush=True)
+    return check
+
+
+def first(pattern: str, text: str, default: str = "?") -> str:
+    """The first group of a pattern."""
+    found = re.search(pattern, text)
+    return found.group(1) if found else default
+
+
+def static_checks() -> list[Check]:
+    """Style, types and contracts."""
+    return [
+        run("style", [str(TOOLS / "ruff"), "check", "--quiet", "."]),
+        run("types", [str(TOOLS / "mypy")]),
+        run("import contracts", [str(TOOLS / "lint-imports"), "--no-cache"]),
+    ]
+
+
+def tests(quick: bool) -> list[Check]:
+    """The test suite on two workers; with branch coverage unless quick."""
+    command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "--durations", "8"]
+    if quick:
+        return [run("tests", [*command, "-m", "not slow and not demo"], show=True)]
+    covered = [*command, "--cov", "--cov-report", "term:skip-covered", f"--cov-fail-under={LEAST_COVERAGE}"]
+    return [run("tests", covered, show=True)]
+
+
+def short_proof() -> list[Check]:
+    """The core proof over fewer tokens, with a seed of its own each time."""
+    command = [PYTHON, "-m", "tests.prove.core", "--tokens", str(SHORT_PROOF_TOKENS)]
+    return [run("core proof", command, show=True)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    began = time.monotonic()
+    checks = static_checks() + tests(quick) + ([] if quick else short_proof())
+    by_name = {check.name: check for check in checks}
+    failed = [check.name for check in checks if not check.passed]
+    for check in checks:
+        print(f"   {check.name:17} {'ok' if check.passed else 'FAILED':6} {check.seconds:6.1f} s")
+    passed = first(r"(\d+) passed", by_name["tests"].output, "0")
+    coverage = first(r"TOTAL.*?(\d+(?:\.\d+)?)%", by_name["tests"].output, "not measured")
+    contracts = first(r"Contracts: (\d+) kept", by_name["import contracts"].output, "0")
+    files = first(r"no issues found in (\d+) source files", by_name["types"].output, "0")
+    print(
+        f"{'FAILED: ' + ', '.join(failed) if failed else 'ok'}: {passed} tests passed, branch coverage of domain and "
+        f"application {coverage}%, {contracts} contracts kept, mypy clean over {files} files, "
+        f"{time.monotonic() - began:.0f} s"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

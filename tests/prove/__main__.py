@@ -1,0 +1,34 @@
+"""`make prove`: the long proofs, each a part that also runs alone with `--part NAME`. The last line names what failed."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+PARTS = {
+    "core": [sys.executable, "-m", "tests.prove.core"],
+    "parity": [sys.executable, "-m", "tests.adapters.mlx.parity.live"],
+    "leaving": [sys.executable, "-m", "tests.prove.leaving"],
+    "verify": [sys.executable, "-m", "tests.prove.verify"],
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", choices=sorted(PARTS), help="run one part")
+    flags = parser.parse_args()
+    failed = []
+    began = time.monotonic()
+    for name in [flags.part] if flags.part else PARTS:
+        print(f"== {name}", flush=True)
+        if subprocess.run(PARTS[name], check=False).returncode:
+            failed.append(name)
+    if flags.part is None:
+        print(f"prove: {len(PARTS) - len(failed)} parts hold, {len(failed)} fail {failed}, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
