@@ -1,7 +1,7 @@
 """Which streams take part in the next shared round, when not all of them fit.
 
-Those served longest ago go first, so every live stream is served within ceil(streams / streams per round) rounds.
-Knows ids and row counts only.
+Those served longest ago go first, so every live stream is served within ceil(streams / streams per round) rounds, and
+no two that need as many rows get ahead of each other by more than one turn. Knows ids and row counts only.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 class TurnOrder:
     """Takes turns within `max_streams` streams and `batch_rows` rows a round.
 
-    A stream that was not there in the round before counts as served in it: newcomers line up behind those that wait,
-    so a flow of them holds nobody up. While everything fits, a round costs O(1) bookkeeping.
+    A stream that was not there in the round before counts as just served: newcomers line up behind those that wait, so
+    a flow of them holds nobody up. While everything fits, a round costs O(1) bookkeeping.
     """
 
     def __init__(self, max_streams: int, batch_rows: int) -> None:
@@ -22,9 +22,10 @@ class TurnOrder:
             raise ValueError(f"a round cannot have {max_streams} streams and {batch_rows} rows")
         self._max_streams = max_streams
         self._batch_rows = batch_rows
-        self._round = 0
-        # The round in which a waiting stream was last served; one that is absent counts as served in `_round`.
-        self._served: dict[int, int] = {}
+        # Turns are numbered. Numbering each stream's own, not the round's, keeps those of one round in the order in
+        # which they had waited: by index alone, the first of three streams would join every round of two.
+        self._turns = 0
+        self._last: dict[int, int] = {}
 
     def take(self, ids: Sequence[int], rows: Sequence[int]) -> tuple[int, ...]:
         """Indices, ascending, of the streams of the next round.
@@ -36,16 +37,14 @@ class TurnOrder:
         if len(ids) != len(rows):
             raise ValueError(f"{len(ids)} streams came with {len(rows)} row counts")
         if len(ids) <= self._max_streams and sum(rows) <= self._batch_rows:
-            self._round += 1
-            self._served.clear()
+            self._last.clear()
             return tuple(range(len(ids)))
-        last = [self._served.get(stream, self._round) for stream in ids]
+        last = [self._last.get(stream, self._turns) for stream in ids]
         taken = self._fitting(sorted(range(len(ids)), key=last.__getitem__), rows)
-        self._round += 1
-        # Only streams that wait are remembered, and of those only the ones that are still here.
-        self._served = dict(zip(ids, last, strict=True))
+        self._last = dict(zip(ids, last, strict=True))
         for index in taken:
-            del self._served[ids[index]]
+            self._turns += 1
+            self._last[ids[index]] = self._turns
         return tuple(sorted(taken))
 
     def _fitting(self, order: Sequence[int], rows: Sequence[int]) -> list[int]:

@@ -32,7 +32,8 @@ def best_first(matches: Sequence[Match]) -> list[Match]:
 
 def reads(tokens: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     """Growing prefixes of `tokens`, with `sizes` ids added in turn."""
-    stops, at = [], 0
+    stops: list[int] = []
+    at = 0
     while at < len(tokens):
         at = min(at + sizes[len(stops) % len(sizes)], len(tokens))
         stops.append(at)
