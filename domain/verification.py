@@ -14,7 +14,7 @@ from tensorfold.domain.windows import Window
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """`path`: rows from 0, through the forced ones, to the last draft that stands. `tokens`: those drafts, one draw."""
+    """`path`: row 0, the forced rows, the rows of drafts that stand. `tokens`: those drafts and the last row's draw."""
 
     path: tuple[int, ...]
     tokens: tuple[int, ...]

@@ -49,7 +49,7 @@ class Gate(Protocol):
 
 
 def earliest_cut(gates: Sequence[Gate], tokens: Sequence[int]) -> Cut | None:
-    """The first cut of any gate in a run. At one token an end goes before a fix, then an earlier gate before a later."""
+    """The first cut of any gate in a run. At one token an end goes before a fix, else the first gate's cut counts."""
     first: Cut | None = None
     for gate in gates:
         cut = gate.scan(tokens)

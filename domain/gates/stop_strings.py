@@ -117,6 +117,6 @@ class StopStrings:
             data, self._begun = self._bytes.shown(token, self._begun)
             self._state, _ = self._matcher.step(self._state, data)
 
-    def room(self) -> None:
+    def room(self) -> int | None:
         """No stop is known before its last token is drawn."""
         return None
