@@ -21,7 +21,6 @@ from tensorfold.application.settings import SamplingDefaults
 from tensorfold.domain.conversation.message_parts import MessageError
 from tensorfold.domain.conversation.messages import normalise
 from tensorfold.domain.conversation.reply_text import ReplyText
-from tensorfold.domain.conversation.template_traits import TemplateTraits
 from tensorfold.domain.sampling import Sampling, derive_seed
 
 
@@ -151,7 +150,7 @@ class ChatService:
         clock: Clock,
         *,
         model_names: Sequence[str],
-        traits: TemplateTraits | None = None,
+        thinking: bool = True,
     ) -> None:
         self.model_names = tuple(model_names)
         self._scheduler = scheduler
@@ -159,7 +158,7 @@ class ChatService:
         self._template = template
         self._defaults = defaults
         self._clock = clock
-        self._traits = traits or TemplateTraits()
+        self._thinking = thinking
 
     @property
     def context(self) -> int:
@@ -176,7 +175,7 @@ class ChatService:
 
     def chat_ids(self, order: ChatOrder) -> tuple[int, ...]:
         """The prompt ids a conversation becomes."""
-        traits = self._traits
+        traits = self._template.traits
         if order.tools and not traits.takes_tools:
             raise RequestError(
                 f"The chat template of {self.model_names[0]} ({self._template.source}) renders no tools; send none.",
@@ -189,7 +188,7 @@ class ChatService:
                 user_runs=traits.user_runs,
                 null_content=traits.null_content,
             )
-            rendered = self._template.render(messages, tools=order.tools or None, variables=order.template_variables)
+            rendered = self._template.render(messages, tools=order.tools or None, variables=self._variables(order))
         except MessageError as refusal:
             raise RequestError(refusal.message, param=refusal.path) from None
         except TemplateError as refusal:
@@ -198,6 +197,10 @@ class ChatService:
         if not ids:
             raise RequestError("The chat template made an empty prompt of these messages.", param="messages")
         return tuple(ids)
+
+    def _variables(self, order: ChatOrder) -> Mapping[str, Any]:
+        """The server's thinking toggle under what the request sets."""
+        return {"enable_thinking": self._thinking, **(order.template_variables or {})}
 
     def _completion_ids(self, prompt: str | tuple[int, ...]) -> tuple[int, ...]:
         if isinstance(prompt, str):

@@ -79,7 +79,7 @@ class PlantedDrafts:
         return Proposal(NAME, right + wrong, (1.0,) * limit)
 
     def _tree(self, right: tuple[int, ...], limit: int) -> Proposal:
-        """The right branch between wrong siblings: wrong children hang off right nodes, before and after the right one."""
+        """The right branch between wrong siblings, which hang off right nodes before and after the right child."""
         spare = limit - len(right)
         tokens: list[int] = []
         parents: list[int] = []

@@ -80,11 +80,12 @@ class Scheduler:
         """Begin loading on the engine thread."""
         self._thread.start()
 
-    def wait_ready(self) -> None:
-        """Return when requests are accepted. Raises what loading raised."""
-        self._ready.wait()
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Whether requests are accepted, waiting at most `timeout` seconds. Raises what loading raised."""
+        ready = self._ready.wait(timeout)
         if self._failure is not None:
             raise self._failure
+        return ready
 
     @property
     def phase(self) -> Phase:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tensorfold.domain.conversation.template_traits import TemplateTraits
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 
 
@@ -60,8 +61,8 @@ class ChatTemplate(Protocol):
         ...
 
     @property
-    def takes_tools(self) -> bool:
-        """Whether the template renders tools."""
+    def traits(self) -> TemplateTraits:
+        """What the template can take, learned once."""
         ...
 
     def render(

@@ -108,12 +108,14 @@ def loading_line(checked: Checked, chosen: bool) -> str:
     return f"loading {checked.name}: {what}, backend {checked.backend} ({why})"
 
 
-def report_lines(checked: Checked, scheduler: Scheduler) -> list[str]:
+def report_lines(checked: Checked, scheduler: Scheduler, drafts: bool = True) -> list[str]:
     """What the load checks left, for the startup report."""
     model, settings = scheduler.engine.model, scheduler
     limits = model.limits
     lines = list(limits.notes)
-    if limits.chain_width < 2:
+    if not drafts:
+        lines.append("drafts are off, as --no-drafts asked")
+    elif limits.chain_width < 2:
         lines.append("drafts are off: no window wider than one row kept its bits here")
     else:
         tree = f", trees of {limits.tree_width}" if limits.tree_width > 1 else ", no trees"
