@@ -1,4 +1,4 @@
-"""Draft sources that break every rule a source can break: wrong, foreign, too long, doubled, raising, no proposal at all.
+"""Draft sources that break every rule a source can break: wrong, foreign, too long, doubled, raising, no proposal.
 
 No token may change and no stream may end for any of them.
 """

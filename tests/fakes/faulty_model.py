@@ -141,16 +141,15 @@ class FaultyModel(WrappedModel):
     def collect(self, ticket: Ticket) -> Draws:
         """As the port says, or as planted: the launch is then undone, and discarding it once more is harmless."""
         lanes = self._tickets.get(ticket.id, ())
-        try:
-            self._strike("collect", lanes)
-            draws = self.inner.collect(ticket)
-            self._strike_after("collect", lanes)
-        except Exception:
-            if ticket.id in self._launches:
-                self.inner.discard(ticket)
-                self._undone.add(ticket.id)
-            raise
+        self._strike("collect", lanes, lambda: self._undo(ticket))
+        draws = self.inner.collect(ticket)
+        self._strike_after("collect", lanes, lambda: self._undo(ticket))
         return draws
+
+    def _undo(self, ticket: Ticket) -> None:
+        if ticket.id in self._launches:
+            self.inner.discard(ticket)
+            self._undone.add(ticket.id)
 
     def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
         """As the port says, or as planted."""
@@ -187,16 +186,16 @@ class FaultyModel(WrappedModel):
         self._strike("restore", ())
         return self.inner.restore(image, capacity)
 
-    def _strike(self, site: Site, lanes: Sequence[Lane]) -> None:
-        for fault in self._matching(site, lanes, after=False):
-            fault.happen()
+    def _strike(self, site: Site, lanes: Sequence[Lane], undo: Callable[[], None] | None = None) -> None:
+        self._happen(site, lanes, undo, after=False)
 
     def _strike_after(self, site: Site, lanes: Sequence[Lane], undo: Callable[[], None] | None = None) -> None:
-        for fault in self._matching(site, lanes, after=True):
-            if undo is not None and fault.error is not None:
-                undo()
-            fault.happen()
+        self._happen(site, lanes, undo, after=True)
 
-    def _matching(self, site: Site, lanes: Sequence[Lane], *, after: bool) -> list[Fault]:
+    def _happen(self, site: Site, lanes: Sequence[Lane], undo: Callable[[], None] | None, *, after: bool) -> None:
         prompts = [self._prompts[lane] for lane in lanes if lane in self._prompts]
-        return [f for f in self.faults if f.after == after and f.strikes(site, lanes, prompts)]
+        for fault in self.faults:
+            if fault.after == after and fault.strikes(site, lanes, prompts):
+                if undo is not None and fault.error is not None:
+                    undo()
+                fault.happen()

@@ -142,7 +142,7 @@ def plan_window(asked: LaneWindow, lane: HashLane, limits: ModelLimits, first: i
 def _check_shape(asked: LaneWindow, is_chain: bool, limits: ModelLimits) -> None:
     window, masks = asked.window, asked.masks
     width = len(window.tokens)
-    if not is_chain and (len(window.parents) != width or window.parents[0] != -1):
+    if len(window.parents) != width or window.parents[0] != -1:
         raise MisuseError("a window's parents do not fit its tokens")
     if not is_chain and not all(0 <= parent < row for row, parent in enumerate(window.parents[1:], start=1)):
         raise MisuseError("a row of a window follows one that does not stand before it")

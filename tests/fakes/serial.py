@@ -89,10 +89,10 @@ def serial_reference(
         state, last = absorb(state, token), token
         piece = token_bytes[token] if token < len(token_bytes) else b""
         text += piece
-        if token in stop_ids:
-            return SerialReply(tuple(reply), "stop")
         if stops and (stop := completed_stop(text, len(piece), stops)) is not None:
             return SerialReply(tuple(reply), "stop", stop)
+        if token in stop_ids:
+            return SerialReply(tuple(reply), "stop")
         if len(reply) >= max_tokens:
             return SerialReply(tuple(reply), "length")
 
@@ -133,11 +133,11 @@ def serial_references(
 
 def _end(case: SerialCase, emitted: list[int], text: bytearray, token_bytes: Sequence[bytes]) -> SerialReply | None:
     token = emitted[-1]
-    if token in case.stop_ids:
-        return SerialReply(tuple(emitted), "stop")
     if case.stops and token < len(token_bytes):
         text += token_bytes[token]
         stop = completed_stop(text, len(token_bytes[token]), case.stops)
         if stop is not None:
             return SerialReply(tuple(emitted), "stop", stop)
+    if token in case.stop_ids:
+        return SerialReply(tuple(emitted), "stop")
     return SerialReply(tuple(emitted), "length") if len(emitted) >= case.max_tokens else None

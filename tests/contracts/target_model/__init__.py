@@ -1,0 +1,1 @@
+"""What every `TargetModel` promises, as checks that run on any of them."""
