@@ -19,7 +19,7 @@ def open_source(settings: CopySettings | None = None) -> CopySource:
     return CopySourceFactory(settings).open(())
 
 
-def repeat(count: int, width: int = 127) -> list[int]:
+def repeat(count: int, width: int = 500) -> list[int]:
     """Drafts offered in each round of a reply that repeats TEXT, every window landing whole with one draw behind it."""
     source, tokens, widths = open_source(), TEXT + TEXT[:8], []
     for _ in range(count):
@@ -133,6 +133,37 @@ def test_four_copies_in_a_row_that_land_nothing_bring_sixteen_silent_rounds() ->
     assert source.propose([*tokens, *TEXT[20:28]], 7) is not None
 
 
+def test_rounds_without_a_match_do_not_silence_later_copies() -> None:
+    source = open_source()
+    for count in range(20):
+        assert source.propose(TEXT[:count], 7) is None
+        source.observe(None, 0, 0, TEXT[: count + 1])
+    assert source.silent_rounds == 0
+    assert source.propose(TEXT + TEXT[:8], 7) is not None
+
+
+def test_windows_of_one_draft_count_as_misses_too() -> None:
+    source, tokens = open_source(), TEXT + TEXT[:8]
+    for _ in range(4):
+        assert source.propose(tokens, 7) is not None
+        tokens = [*tokens, 2000 + len(tokens)]
+        source.observe(OWN_CONTEXT, 1, 0, tokens)
+        tokens += TEXT[:8]
+    assert source.silent_rounds == 16
+
+
+def test_after_a_silence_misses_are_counted_anew() -> None:
+    source, tokens = open_source(CopySettings(misses=3, silence=1)), TEXT + TEXT[:8]
+    silences = []
+    for _ in range(2):
+        for _ in range(3):
+            silences.append(source.silent_rounds)
+            tokens = miss(source, tokens)
+        silences.append(source.silent_rounds)
+        source.observe(None, 0, 0, tokens)
+    assert silences == [0, 0, 0, 1] * 2
+
+
 def test_a_landing_between_misses_starts_the_count_anew() -> None:
     source, tokens = open_source(), TEXT + TEXT[:8]
     for _ in range(3):
@@ -146,6 +177,15 @@ def test_a_landing_between_misses_starts_the_count_anew() -> None:
         tokens = miss(source, tokens)
     assert source.silent_rounds == 0
     assert source.propose(tokens, 7) is not None
+
+
+def test_an_offer_that_was_withdrawn_teaches_nothing() -> None:
+    curve = LandingCurve()
+    source, tokens = CopySource(curve), TEXT + TEXT[:8]
+    source.propose(tokens, 7)
+    assert source.propose(tokens, 0) is None
+    source.observe(OWN_CONTEXT, 7, 0, [*tokens, 5])
+    assert curve.chances(8, 7) == LandingCurve().chances(8, 7)
 
 
 @pytest.mark.parametrize(("verified", "drafted"), [("head", 3), (None, 0), (OWN_CONTEXT, 0)])
