@@ -19,22 +19,22 @@ MIB = 1 << 20
 def read_bytes(path: Path, limit: int) -> bytes | None:
     """The whole file, or None when there is none. Raises RefusedError for all but a file of at most `limit` bytes."""
     try:
-        # Not blocking, so that a pipe in a file's place cannot hold the start up.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RefusedError(f"{path} is not a regular file.")
+            data = file.read(limit + 1)
     except FileNotFoundError:
         return None
     except OSError:
-        raise RefusedError(f"{path} cannot be opened; make it a readable file.") from None
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise RefusedError(f"{path} is not a regular file.")
-        try:
-            data = file.read(limit + 1)
-        except OSError:
-            raise RefusedError(f"{path} cannot be read.") from None
+        raise RefusedError(f"{path} cannot be read; make it a regular, readable file.") from None
     if len(data) > limit:
         raise RefusedError(f"{path} is larger than {limit // MIB} MiB, the most that is read of this file.")
     return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open so that a pipe in a file's place cannot hold the start up."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_text(path: Path, limit: int) -> str | None:

@@ -44,10 +44,9 @@ def _takes_tools(render: Render) -> bool:
 
 
 def _late_system(render: Render) -> bool:
-    return _shows(
-        render,
-        [_turn("user", "probe"), _turn("assistant", "probe"), _turn("system", _MARK), _turn("user", "probe")],
-    )
+    """Behind an answer and behind a question: a template that counts turns may take it in one place alone."""
+    user, late = _turn("user", "probe"), _turn("system", _MARK)
+    return all(_shows(render, turns) for turns in ([user, _turn("assistant", "probe"), late, user], [user, late, user]))
 
 
 def _user_runs(render: Render) -> bool:

@@ -27,8 +27,8 @@ def normalise(
     """Messages for a template: plain dicts with `role`, `content` and what the role carries besides.
 
     Leading system and developer messages become one system message, a blank line between their texts; later ones stay
-    in place, as `user` when the template loses or rejects them there (`late_system` false), joined to a neighbouring
-    user turn when it refuses two in a row (`user_runs` false). An assistant's null content stays null beside tool calls
+    in place, as `user` when the template loses or rejects them there (`late_system` false), joined to the user turns
+    beside them when it refuses two in a row (`user_runs` false). An assistant's null content stays null beside tool calls
     where the template takes it (`null_content`), else it is the empty text. Content parts are joined without
     separators; unknown keys are left out. Raises MessageError.
     """
@@ -88,31 +88,17 @@ def _merged_lead(turns: list[Turn]) -> list[Turn]:
 
 
 def _placed(turns: list[Turn], user_runs: bool) -> list[Turn]:
-    """Late system turns made into user turns, or into text of one."""
+    """Late system turns as user turns; without `user_runs` each becomes one turn with the user turns beside it."""
     placed: list[Turn] = []
-    carried: list[str] = []
+    after_late = False
     for turn in turns:
-        if turn["role"] != "system":
-            placed += _told(carried, placed, turn)
-            carried = []
-        elif user_runs:
-            placed.append({"role": "user", "content": turn["content"]})
+        late = turn["role"] == "system"
+        if late:
+            turn = {"role": "user", "content": turn["content"]}
+        joins = (late or after_late) and not user_runs
+        if joins and turn["role"] == "user" and placed and placed[-1]["role"] == "user":
+            placed[-1] = placed[-1] | {"content": f"{placed[-1]['content']}\n\n{turn['content']}"}
         else:
-            carried.append(turn["content"])
-    return placed + _told(carried, placed, None)
-
-
-def _told(texts: list[str], before: list[Turn], following: Turn | None) -> list[Turn]:
-    """`following` with system texts ahead of it, where user turns must not stand in a row.
-
-    The texts join the user turn that follows, else the one before, else they are a user turn of their own.
-    """
-    after = [] if following is None else [following]
-    if not texts:
-        return after
-    if following is not None and following["role"] == "user":
-        return [following | {"content": "\n\n".join([*texts, following["content"]])}]
-    if before and before[-1]["role"] == "user":
-        before[-1] = before[-1] | {"content": "\n\n".join([before[-1]["content"], *texts])}
-        return after
-    return [{"role": "user", "content": "\n\n".join(texts)}, *after]
+            placed.append(turn)
+        after_late = late
+    return placed
