@@ -34,10 +34,10 @@ class TokenizerSource:
         model, pre = self._get("model"), self._get("pre", "gpt-2")
         if model != _MODEL:
             raise self._refusal(f"has the tokenizer {model!r:.40}; only {_MODEL} (byte-level BPE) is converted")
-        if pre not in _PRE_TOKENIZERS:
+        if not isinstance(pre, str) or pre not in _PRE_TOKENIZERS:
             known = ", ".join(_PRE_TOKENIZERS)
             raise self._refusal(f"has the pre-tokenizer {pre!r:.40}; only {known} are converted")
-        self._pre = str(pre)
+        self._pre = pre
         self._tokens = self._texts("tokens")
         self._ids = {token: index for index, token in enumerate(self._tokens)}
         if len(self._tokens) != vocabulary or len(self._ids) != vocabulary:
@@ -123,7 +123,7 @@ class TokenizerSource:
             if index is None:
                 continue
             if type(index) is not int or not 0 <= index < len(self._tokens):
-                raise self._refusal(f"has a {key}_token_id that is no token")
+                raise self._refusal(f"has the {key}_token_id {index!r:.40}, which is no token")
             special[name] = index
         return special
 

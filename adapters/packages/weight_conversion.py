@@ -88,23 +88,25 @@ class _Source:
         """A float tensor as it is; F32 narrows to F16, the scales' type, when no value changes."""
         if self._tensor.type == BF16:
             return self.made("BF16", lambda kind, rows: _checked(kind, rows).view("<u2"))
-        if self._tensor.type == F16 or all(self._blocks(_fits_float16)):
+        if self._tensor.type == F16 or all(self._parts(_fits_float16)):
             return self.made("F16", lambda kind, rows: float32_rows(kind, rows).astype(np.float16))
         return self.made("F32", float32_rows)
 
     def _blocks(self, make: Callable[..., NDArray[Any]]) -> Iterator[NDArray[Any]]:
+        """What `make` gives for each block of rows, in the target's row order."""
         head = self._target.interleaved
-        if len(self._target.shape) == 1:
-            vector = self._make(make, 0, 1).reshape(-1)
-            yield uninterleave_rows(vector, head) if head else vector
-            return
-        # Blocks of whole heads: their rows are put in order without looking past the block.
-        step = max(1, _BLOCK_VALUES // (self._tensor.width * (head or 1))) * (head or 1)
-        for start in range(0, self._tensor.rows, step):
-            block = self._make(make, start, min(start + step, self._tensor.rows))
-            yield uninterleave_rows(block, head) if head else block
+        for made in self._parts(make):
+            rows = made.reshape(-1) if len(self._target.shape) == 1 else made
+            yield uninterleave_rows(rows, head) if head else rows
 
-    def _make(self, make: Callable[..., NDArray[Any]], start: int, stop: int) -> NDArray[Any]:
+    def _parts(self, make: Callable[..., Any]) -> Iterator[Any]:
+        """What `make` gives for each block of rows. Blocks are whole heads, so that none needs its neighbour's rows."""
+        head = self._target.interleaved or 1
+        step = max(1, _BLOCK_VALUES // (self._tensor.width * head)) * head
+        for start in range(0, self._tensor.rows, step):
+            yield self._make(make, start, min(start + step, self._tensor.rows))
+
+    def _make(self, make: Callable[..., Any], start: int, stop: int) -> Any:
         try:
             return make(self._tensor.type, self._file.read_rows(self._tensor, start, stop))
         except NotExactError as error:
@@ -124,7 +126,7 @@ def _checked(kind: Any, rows: Rows) -> Rows:
     return rows
 
 
-def _fits_float16(kind: Any, rows: Rows) -> NDArray[Any]:
+def _fits_float16(kind: Any, rows: Rows) -> bool:
     values = float32_rows(kind, rows)
     with np.errstate(over="ignore"):
-        return np.asarray((values.astype(np.float16).astype(np.float32) == values).all())
+        return bool((values.astype(np.float16).astype(np.float32) == values).all())
