@@ -135,6 +135,8 @@ class Drafting:
         if offer.parents is not None and (stream.forced or self._limits.tree_width < 2):
             offer = _first_branch(offer)
         width = self._limits.chain_width if offer.parents is None else self._limits.tree_width
+        if any(type(token) is not int for token in offer.tokens):
+            raise TypeError("a draft is not an int")
         return sound(offer, self._limits.vocabulary, min(limit, width - 1 - len(stream.forced)))
 
     # -- after the round -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tensorfold.application.counters import Counters
 from tensorfold.application.drafts import Drafting
 from tensorfold.application.flight import Flight
+from tensorfold.application.listeners import harmless
 from tensorfold.application.live import Live
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import Draws, LaneWindow, Path, RoundBatch, Span, TargetModel, Ticket
@@ -26,6 +27,7 @@ from tensorfold.domain.windows import Window, chain
 
 Log = Callable[[str], None]
 _LOGGED_RETRIES = 10
+_TRIES = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class _Turn:
     committed: Committed | None = None
     fault: Exception | None = None
     prints: tuple[int, ...] = ()
+    tries: int = 0
+    stale: bool = False
 
 
 class Engine:
@@ -68,11 +72,11 @@ class Engine:
         self.flight = Flight(clock, settings.stall_factor, settings.stall_grace_s)
         self._settings = settings
         self._clock = clock
-        self._log = log
+        self._log = harmless(log)
         self._limits = model.limits
         self._curve = CostCurve(model.costs.rows_ms)
         self._prefill_row_ms = model.costs.prefill_row_ms
-        self._drafting = Drafting(model, settings, self._curve, sources, self.counters, log)
+        self._drafting = Drafting(model, settings, self._curve, sources, self.counters, self._log)
         self._turns = TurnOrder(self._limits.max_streams, self._limits.batch_rows)
         self._opened = 0
 
@@ -145,6 +149,10 @@ class Engine:
 
     def _run(self, group: list[_Turn]) -> None:
         try:
+            for turn in group:
+                if turn.stale:
+                    self._rebuild(turn.live)
+                    turn.stale = False
             ticket, draws = self._launch(group)
         except Exception as fault:
             self._retry_alone(group, fault)
@@ -158,7 +166,7 @@ class Engine:
             self._log(f"keep failed, rebuilding {len(group)} lanes: {fault!r}")
             for turn in group:
                 if turn.committed is not None and turn.committed.finish is None:
-                    self._rebuild(turn)
+                    self._rebuild_or_end(turn)
         else:
             self._drafting.ask_heads(ticket, [(t.live, t.committed) for t in group], paths)
         self._remember(group)
@@ -178,7 +186,7 @@ class Engine:
             try:
                 draws = self.model.collect(ticket)
             except Exception:
-                self.model.discard(ticket)
+                self._discard(ticket, group)
                 raise
         finally:
             took = self.flight.arrive() - began
@@ -187,16 +195,33 @@ class Engine:
         self.counters.decode_s += took
         return ticket, draws
 
+    def _discard(self, ticket: Ticket, group: list[_Turn]) -> None:
+        """Forget a launch whose draws did not come; lanes that cannot forget it are rebuilt before they run again."""
+        try:
+            self.model.discard(ticket)
+        except Exception as fault:
+            self._log(f"a launch could not be discarded: {fault!r}")
+            for turn in group:
+                turn.stale = True
+
     def _retry_alone(self, group: list[_Turn], fault: Exception) -> None:
-        """A shared launch that failed is tried once more for each stream alone; one that fails alone ends."""
+        """A launch that failed is tried again: each stream alone, then without its drafts and once more, then it ends."""
         if len(group) == 1:
-            group[0].fault = fault
+            self._retry_serially(group[0], fault)
             return
         self.counters.retries += 1
         if self.counters.retries <= _LOGGED_RETRIES:
             self._log(f"a shared round of {len(group)} streams failed, running each alone: {fault!r}")
         for turn in group:
             self._run([turn])
+
+    def _retry_serially(self, turn: _Turn, fault: Exception) -> None:
+        turn.tries += 1
+        if turn.tries > _TRIES:
+            turn.fault = fault
+            return
+        turn.window, turn.source = turn.window.truncated(1), None
+        self._run([turn])
 
     def _commit(self, turn: _Turn, drawn: Sequence[int]) -> Path:
         """Apply the acceptance rule to one stream; the rows to keep, none when the stream's own rules raised."""
@@ -224,19 +249,22 @@ class Engine:
 
     # -- rebuilding a lane ---------------------------------------------------------------------------------------
 
-    def _rebuild(self, turn: _Turn) -> None:
-        """A fresh lane with the state the stream had: the prompt in its slices, the reply in forced rows."""
-        live, stream = turn.live, turn.live.stream
-        self.counters.rebuilds += 1
-        self.close(live)
+    def _rebuild_or_end(self, turn: _Turn) -> None:
         try:
-            live.lane = self.model.open(len(stream.prompt) + stream.max_tokens)
-            live.filled = 0
-            while live.to_fill > 0:
-                self._absorb(live, self._next_stop(live))
-            self._feed_reply(live)
+            self._rebuild(turn.live)
         except Exception as fault:
             turn.committed, turn.fault = None, fault
+
+    def _rebuild(self, live: Live) -> None:
+        """A fresh lane with the state the stream had: the prompt in its slices, the reply in forced rows."""
+        stream = live.stream
+        self.counters.rebuilds += 1
+        self.close(live)
+        live.lane = self.model.open(len(stream.prompt) + stream.max_tokens)
+        live.filled = 0
+        while live.to_fill > 0:
+            self._absorb(live, self._next_stop(live))
+        self._feed_reply(live)
 
     def _feed_reply(self, live: Live) -> None:
         """Absorb the committed reply up to the pending token, as wide as the model's windows allow."""

@@ -14,6 +14,7 @@ from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine, Outcome
 from tensorfold.application.errors import OverloadedError
 from tensorfold.application.generation import Generation, StreamFactory
+from tensorfold.application.listeners import harmless
 from tensorfold.application.live import Live
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import CapacityError
@@ -56,8 +57,8 @@ class Scheduler:
         self._load = load
         self._settings = settings
         self._clock = clock
-        self._log = log
-        self._on_done = on_done
+        self._log = harmless(log)
+        self._on_done = harmless(on_done)
         self.counters = counters
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)

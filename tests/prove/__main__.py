@@ -26,7 +26,9 @@ def main() -> int:
         if subprocess.run(PARTS[name], check=False).returncode:
             failed.append(name)
     if flags.part is None:
-        print(f"prove: {len(PARTS) - len(failed)} parts hold, {len(failed)} fail {failed}, {time.monotonic() - began:.0f} s")
+        print(
+            f"prove: {len(PARTS) - len(failed)} parts hold, {len(failed)} fail {failed}, {time.monotonic() - began:.0f} s"
+        )
     return 1 if failed else 0
 
 

@@ -141,7 +141,8 @@ class Cell:
         stops: tuple[bytes, ...] = ()
         if self._cell == "stops" and rng.random() < 0.7:
             stops = tuple(
-                bytes(rng.randrange(law.vocabulary) for _ in range(rng.choice((1, 2, 2, 3)))) for _ in range(rng.choice((1, 2)))
+                bytes(rng.randrange(law.vocabulary) for _ in range(rng.choice((1, 2, 2, 3))))
+                for _ in range(rng.choice((1, 2)))
             )
         return SerialCase(prompt, rng.randrange(1, 260), self._sampling(), stop_ids, stops)
 
@@ -171,7 +172,13 @@ class Cell:
         )
         shape: Shape = "tree" if self._cell == "trees" or (self._cell != "chains" and rng.random() < 0.5) else "chain"
         oracle = PlantedDrafts(
-            len(case.prompt), expected.tokens, self._lengths(), shape, law.vocabulary, Tally(), rest=rng.choice((0, 2, 5))
+            len(case.prompt),
+            expected.tokens,
+            self._lengths(),
+            shape,
+            law.vocabulary,
+            Tally(),
+            rest=rng.choice((0, 2, 5)),
         )
 
         def plant(generation: Generation) -> None:
@@ -205,9 +212,13 @@ class Cell:
         expected = run.expected.tokens[: len(ids)] if event is None else run.expected.tokens
         report.compared += len(expected)
         if tuple(ids) != expected:
-            at = next((i for i, (a, b) in enumerate(zip(ids, expected, strict=False)) if a != b), min(len(ids), len(expected)))
+            at = next(
+                (i for i, (a, b) in enumerate(zip(ids, expected, strict=False)) if a != b), min(len(ids), len(expected))
+            )
             report.differences += 1
-            report.first = report.first or f"reply position {at} of prompt {run.case.prompt}, {run.case.sampling}: {event}"
+            report.first = (
+                report.first or f"reply position {at} of prompt {run.case.prompt}, {run.case.sampling}: {event}"
+            )
         if event is None:
             return
         if not isinstance(event, Ended) or event.reason != run.expected.finish or event.stop != run.expected.stop:
