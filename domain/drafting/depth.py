@@ -89,7 +89,7 @@ class DepthPolicy:
         set up once.
         """
         settings = self._settings
-        plain_was_best = self._best(self._cap) == 0
+        plain_was_best = settings.plain_guard and self._best(self._cap) == 0
         for depth in range(min(drafted, kept + 1, self._cap)):
             self._acceptance[depth] += settings.acceptance_rate * ((depth < kept) - self._acceptance[depth])
         if self._rounds and ms is not None and isfinite(ms) and ms > 0.0:
@@ -105,28 +105,24 @@ class DepthPolicy:
 
     def _best(self, most: int) -> int:
         """The depth of 1 .. `most` with the highest rate, the smaller of equal ones; 0 where plain rounds win."""
-        costs = [self._cost(depth) for depth in range(most + 1)]
-        rates: list[float] = []
-        expected = 1.0
-        for cost, chance in zip(costs[1:], self.chances(most), strict=True):
-            expected += chance
+        plain, *costs = self._costs(most)
+        best, best_rate, expected = 0, 0.0, 1.0
+        for depth, (chance, cost) in enumerate(zip(self.chances(most), costs, strict=True), start=1):
             if cost is None:
                 return self._by_acceptance(most)
-            rates.append(expected / cost)
-        if not rates:
+            expected += chance
+            if expected > best_rate * cost:
+                best, best_rate = depth, expected / cost
+        if self._settings.plain_guard and plain is not None and best_rate * plain <= self._settings.margin:
             return 0
-        rate = max(rates)
-        plain = costs[0]
-        if self._settings.plain_guard and plain is not None and rate <= self._settings.margin / plain:
-            return 0
-        return rates.index(rate) + 1
+        return best
 
-    def _cost(self, depth: int) -> float | None:
-        """Milliseconds of a round with `depth` drafts: as timed, else from the load's measurements, else unknown."""
-        timed = self._timed.get(depth)
-        if timed is not None or self._curve is None:
-            return timed
-        return self._curve.ms(depth + 1) + self._head_cost(depth)
+    def _costs(self, most: int) -> list[float | None]:
+        """Milliseconds of rounds with 0 .. `most` drafts: as timed, else from the load's measurements, else unknown."""
+        if self._curve is None:
+            return [self._timed.get(depth) for depth in range(most + 1)]
+        rows = self._curve.span(1, most + 1)
+        return [self._timed.get(depth) or ms + self._head_cost(depth) for depth, ms in enumerate(rows)]
 
     def _head_cost(self, depth: int) -> float:
         known = len(self._head_ms)
