@@ -43,3 +43,18 @@ def refuses(call: Callable[[], object], *errors: type[BaseException]) -> BaseExc
     except Exception as error:
         raise AssertionError(f"{error!r} where one of {[e.__name__ for e in errors]} is due") from error
     raise AssertionError(f"nothing was raised where one of {[e.__name__ for e in errors]} is due")
+
+
+def sentence(error: BaseException) -> None:
+    """Assert that an error's `message` is one line that ends as a sentence does."""
+    message = getattr(error, "message", "")
+    assert message and "\n" not in message and message.endswith("."), message
+
+
+class Lines(list[str]):
+    """A progress callback that keeps its lines."""
+
+    def __call__(self, line: str) -> None:
+        """One line, not empty."""
+        assert line and "\n" not in line
+        self.append(line)

@@ -31,7 +31,7 @@ from tests.contracts.target_model.rows import ModelSubject
 from tests.fakes.hash_faults import DriftingModel, GraphModel, StreamsDriftingModel
 from tests.fakes.hash_head import HashHead
 from tests.fakes.hash_lanes import HashLane, LaneTrail
-from tests.fakes.hash_launch import DrawnRows, HashLaunch
+from tests.fakes.hash_launch import DrawnRows, HashLaunch, PlannedWindow
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.misuse import MisuseError

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorfold.application.ports.tokenizer import RenderedChat, TemplateError
+from tensorfold.domain.conversation.template_traits import TemplateTraits
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 
 SYSTEM, USER, ASSISTANT, TOOL, END = "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>"
@@ -104,14 +105,14 @@ def _plain_bytes(count: int) -> list[bytes]:
 
 
 class FakeTemplate:
-    """Renders each message as its role's token, its text and the end token.
+    """Renders each message as its role's token, its text and the end token; tools go in front as JSON.
 
-    Tools, when `takes_tools`, go in front as one system message of JSON. A role without a token is refused, and so is
-    everything while `refusal` holds a sentence. `calls` keeps what was asked.
+    It behaves as `traits` say: what they deny is lost, refused or written out as None. A role without a token is
+    refused, and so is everything after `close` or while `refusal` holds a sentence. `calls` keeps what was asked.
     """
 
-    def __init__(self, *, takes_tools: bool = True, source: str = "chat_template.jinja") -> None:
-        self._takes_tools = takes_tools
+    def __init__(self, traits: TemplateTraits | None = None, source: str = "chat_template.jinja") -> None:
+        self._traits = traits or TemplateTraits()
         self._source = source
         self.refusal: str | None = None
         self.closed = 0
@@ -123,9 +124,9 @@ class FakeTemplate:
         return self._source
 
     @property
-    def takes_tools(self) -> bool:
+    def traits(self) -> TemplateTraits:
         """As constructed."""
-        return self._takes_tools
+        return self._traits
 
     def render(
         self,
@@ -137,16 +138,13 @@ class FakeTemplate:
     ) -> RenderedChat:
         """Text of a conversation."""
         self.calls.append({"messages": messages, "tools": tools, "variables": variables})
-        if self.refusal is not None:
-            raise TemplateError(self.refusal)
+        refusal = "The chat template was closed." if self.closed else self.refusal
+        if refusal is not None:
+            raise TemplateError(refusal)
         parts: list[str] = []
-        if tools and self._takes_tools:
+        if tools and self._traits.takes_tools:
             parts.append(f"{SYSTEM}{json.dumps(list(tools), sort_keys=True)}{END}")
-        for message in messages:
-            marker = ROLES.get(str(message.get("role")))
-            if marker is None:
-                raise TemplateError(f"The chat template knows no role {message.get('role')!r}.")
-            parts.append(f"{marker}{_text(message.get('content'))}{END}")
+        parts += [self._turn(messages, at) for at in range(len(messages))]
         if add_generation_prompt:
             parts.append(ASSISTANT)
         return RenderedChat("".join(parts))
@@ -154,6 +152,20 @@ class FakeTemplate:
     def close(self) -> None:
         """Counted; there is no process to end."""
         self.closed += 1
+
+    def _turn(self, messages: Sequence[Mapping[str, Any]], at: int) -> str:
+        message, traits = messages[at], self._traits
+        role = str(message.get("role"))
+        if role not in ROLES:
+            raise TemplateError(f"The chat template knows no role {role!r:.80}.")
+        if role == "system" and at > 0 and not traits.late_system:
+            return ""
+        if role == "user" and at > 0 and messages[at - 1].get("role") == "user" and not traits.user_runs:
+            raise TemplateError("The chat template wants user and assistant turns to alternate.")
+        content = message.get("content")
+        text = "None" if content is None and not traits.null_content else _text(content)
+        calls = message.get("tool_calls")
+        return f"{ROLES[role]}{text}{json.dumps(calls, sort_keys=True) if calls else ''}{END}"
 
 
 def _text(content: object) -> str:

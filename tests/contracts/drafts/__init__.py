@@ -1,0 +1,1 @@
+"""What draft sources and acceptance rules promise."""

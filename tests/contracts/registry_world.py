@@ -1,0 +1,144 @@
+"""Every clock, disk, allocator, store, link, feed, writer, reader, hub and package that a contract suite runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from tensorfold.application.ports.checkpoints import CheckpointFacts
+from tensorfold.application.ports.services import Release
+from tensorfold.domain.families.storage import TensorHeader
+from tests.contracts.candidates import Candidate
+from tests.contracts.world.checkpoint_checks import ReaderSubject
+from tests.contracts.world.feed_and_report_checks import ServiceSubject
+from tests.contracts.world.hub_checks import HubSubject
+from tests.contracts.world.link_checks import LinkSubject
+from tests.contracts.world.machine_checks import MachineSubject
+from tests.contracts.world.package_checks import PackageSubject
+from tests.contracts.world.recall_checks import RecallSubject
+from tests.contracts.world.snapshot_checks import SnapshotSubject
+from tests.fakes.checkpoints import FakeCheckpointReader, FakeModelHub, FakeWeightPackage
+from tests.fakes.clock import FakeClock
+from tests.fakes.machine import FakeDisk, FakeMemory
+from tests.fakes.ranks import rank_pair
+from tests.fakes.services import FakeReleaseFeed, FakeReportWriter
+from tests.fakes.stores import FakeRecallStore, FakeRecordFolder, FakeSnapshotStore
+
+
+def _fake_machine(folder: Path, binds: bool = True) -> MachineSubject:
+    memory = FakeMemory(binds=binds)
+
+    def use(size: int) -> Callable[[], None]:
+        memory.allocate(size)
+        return lambda: memory.free(size)
+
+    return MachineSubject(folder, FakeClock(), FakeDisk(), memory, use)
+
+
+def _system(folder: Path) -> MachineSubject:
+    from tensorfold.adapters.system.clock import SystemClock
+    from tensorfold.adapters.system.disk import SystemDisk
+
+    return MachineSubject(folder, SystemClock(), SystemDisk())
+
+
+MACHINES: tuple[Candidate[MachineSubject], ...] = (
+    Candidate("fake", _fake_machine),
+    Candidate("fake_of_unknown_memory", partial(_fake_machine, binds=False)),
+    Candidate("system", _system),
+)
+
+
+def _fake_recall(folder: Path) -> RecallSubject:
+    record = FakeRecordFolder()
+    return RecallSubject(lambda: FakeRecallStore(record))
+
+
+def _fake_snapshots(folder: Path) -> SnapshotSubject:
+    store = FakeSnapshotStore()
+    return SnapshotSubject(lambda: store, store.spoil)
+
+
+RECALLS: tuple[Candidate[RecallSubject], ...] = (Candidate("fake", _fake_recall),)
+SNAPSHOTS: tuple[Candidate[SnapshotSubject], ...] = (Candidate("fake", _fake_snapshots),)
+
+
+def _fake_link(folder: Path) -> LinkSubject:
+    zero, one = rank_pair()
+    wire = one.incoming
+    return LinkSubject(zero, one, zero.close, wire.lose, wire.swap, wire.repeat)
+
+
+LINKS: tuple[Candidate[LinkSubject], ...] = (Candidate("fake", _fake_link),)
+
+SERVICES: tuple[Candidate[ServiceSubject], ...] = (
+    Candidate("fake_feed", lambda folder: ServiceSubject(folder, feed=FakeReleaseFeed(Release("v1.2.3", "notes")))),
+    Candidate("fake_feed_out_of_reach", lambda folder: ServiceSubject(folder, feed=FakeReleaseFeed())),
+    Candidate("fake_writer", lambda folder: ServiceSubject(folder, writer=FakeReportWriter())),
+)
+
+
+def _fake_reader(folder: Path) -> ReaderSubject:
+    def facts(name: str) -> CheckpointFacts:
+        header = TensorHeader("model.norm.weight", "F32", (8,), "model.safetensors", 64, 96)
+        config = {"model_type": "llama"}
+        return CheckpointFacts(folder / name, config, {}, {header.name: header}, 32, f"digest of {name}")
+
+    known = {folder / name: facts(name) for name in ("good", "other")}
+    return ReaderSubject(FakeCheckpointReader(known), folder / "good", folder / "other", (folder / "nowhere",))
+
+
+def _folder_reader(folder: Path) -> ReaderSubject:
+    from tensorfold.adapters.filesystem.checkpoints import FolderReader
+    from tests.adapters.filesystem import bad_checkpoints
+
+    paths = {name: folder / name for name in ("good", "other", "empty")}
+    for path in paths.values():
+        path.mkdir()
+    bad_checkpoints.write_good(paths["good"])
+    bad_checkpoints.write_good_shards(paths["other"])
+    (paths["empty"] / "config.json").write_text("[", encoding="utf-8")
+    return ReaderSubject(FolderReader(), paths["good"], paths["other"], (paths["empty"], folder / "nowhere"))
+
+
+READERS: tuple[Candidate[ReaderSubject], ...] = (
+    Candidate("fake", _fake_reader),
+    Candidate("folder", _folder_reader),
+)
+
+
+def _configured(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def _fake_hub(folder: Path) -> HubSubject:
+    return HubSubject(FakeModelHub({"org/model": _configured(folder / "model")}), "org/model")
+
+
+def _fake_package(folder: Path) -> PackageSubject:
+    return PackageSubject(FakeWeightPackage({name: _configured(folder / name) for name in ("tiny", "tiny@4bit")}))
+
+
+def _demo_package(folder: Path) -> PackageSubject:
+    import hashlib
+    from dataclasses import replace
+
+    from tensorfold.adapters.packages.demo import DemoPackage
+    from tensorfold.adapters.packages.package_source import SMOLLM2
+    from tests.adapters.packages.gguf_samples import Llama
+
+    file = folder / "tiny.gguf"
+    file.write_bytes(Llama().build())
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    source = replace(SMOLLM2, member_bytes=file.stat().st_size, member_sha256=digest)
+    return PackageSubject(DemoPackage(folder / "cache", source, find=lambda wanted: file))
+
+
+HUBS: tuple[Candidate[HubSubject], ...] = (Candidate("fake", _fake_hub),)
+PACKAGES: tuple[Candidate[PackageSubject], ...] = (
+    Candidate("fake", _fake_package),
+    Candidate("demo", _demo_package),
+)

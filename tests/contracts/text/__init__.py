@@ -1,0 +1,1 @@
+"""What tokenizers, chat templates and grammars promise."""

@@ -1,0 +1,1 @@
+"""What the machine, its stores and its services promise."""
