@@ -51,13 +51,8 @@ class SandboxedTemplate:
 
     @property
     def traits(self) -> TemplateTraits:
-        """What the template takes."""
+        """What the template takes, learned when it was loaded."""
         return self._traits
-
-    @property
-    def takes_tools(self) -> bool:
-        """Whether the template renders tools."""
-        return self._traits.takes_tools
 
     def render(
         self,
@@ -104,7 +99,6 @@ class AbsentTemplate:
 
     source = "none"
     traits = TemplateTraits(takes_tools=False)
-    takes_tools = False
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

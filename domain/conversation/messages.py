@@ -12,6 +12,8 @@ from typing import Any
 from tensorfold.domain.conversation.message_parts import MessageError, text_of
 from tensorfold.domain.conversation.tool_calls import template_calls
 
+__all__ = ["ROLES", "MessageError", "Turn", "normalise"]
+
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 Turn = dict[str, Any]
@@ -28,8 +30,8 @@ def normalise(
 
     Leading system and developer messages become one system message, a blank line between their texts; later ones stay
     in place, as `user` when the template loses or rejects them there (`late_system` false), joined to the user turns
-    beside them when it refuses two in a row (`user_runs` false). An assistant's null content stays null beside tool calls
-    where the template takes it (`null_content`), else it is the empty text. Content parts are joined without
+    beside them when it refuses two in a row (`user_runs` false). An assistant's null content stays null beside tool
+    calls where the template takes it (`null_content`), else it is the empty text. Content parts are joined without
     separators; unknown keys are left out. Raises MessageError.
     """
     if not isinstance(messages, list | tuple) or not messages:

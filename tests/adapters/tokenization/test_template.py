@@ -100,7 +100,7 @@ def test_a_template_for_tools_is_used_when_there_are_tools(tmp_path: Path) -> No
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
     template = load_template(tmp_path)
     try:
-        assert template.takes_tools
+        assert template.traits.takes_tools
         assert template.render(HELLO).text == "plain"
         assert template.render(HELLO, tools=[]).text == "plain"
         assert template.render(HELLO, tools=[TOOL]).text == "find"
@@ -150,7 +150,7 @@ def test_messages_that_are_too_many_or_nest_too_deeply_are_refused(tmp_path: Pat
 
 def test_a_folder_without_a_template_says_so_when_it_is_asked_to_render(tmp_path: Path) -> None:
     template = load_template(tmp_path)
-    assert (template.source, template.takes_tools) == ("none", False)
+    assert (template.source, template.traits.takes_tools) == ("none", False)
     with pytest.raises(TemplateError, match=r"neither chat_template\.jinja nor a chat_template in tokenizer_config"):
         template.render(HELLO)
     template.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorfold.adapters.tokenization.template import AbsentTemplate, SandboxedTemplate, load_template
+from tensorfold.adapters.tokenization.template import AbsentTemplate, load_template
 from tensorfold.application.ports.tokenizer import TemplateError
 from tensorfold.domain.conversation.messages import normalise
 from tensorfold.domain.conversation.template_traits import TemplateTraits
@@ -30,7 +30,6 @@ SYSTEM_LOST = "{% for m in messages %}{% if loop.first or m.role != 'system' %}"
 def _traits(folder: Path, source: str) -> TemplateTraits:
     (folder / "chat_template.jinja").write_text(source)
     template = load_template(folder)
-    assert isinstance(template, SandboxedTemplate)
     template.close()
     return template.traits
 
@@ -71,7 +70,6 @@ def test_a_checkpoint_without_a_template_takes_no_tools(tmp_path: Path) -> None:
 def test_a_late_system_message_reaches_the_prompt_of_every_kind_of_template(tmp_path: Path, source: str) -> None:
     (tmp_path / "chat_template.jinja").write_text(source)
     template = load_template(tmp_path)
-    assert isinstance(template, SandboxedTemplate)
     messages = [
         {"role": "system", "content": "be brief"},
         {"role": "developer", "content": "be kind"},
