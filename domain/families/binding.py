@@ -121,7 +121,7 @@ def _check_leftovers(table: TensorMap, tensors: Headers, bound: Mapping[str, Bou
 
 def _centred(bound: Mapping[str, Bound]) -> Mapping[str, Bound]:
     """Settle `add_one`: a file whose convolutions keep their original axis order keeps its original norms too."""
-    swapped = {found.swapped for found in bound.values() if found.source.swap_last}
+    swapped = {found.swapped for found in bound.values() if found.slot.weight.rule == "conv"}
     if len(swapped) > 1:
         raise ConfigError(f"The checkpoint mixes convolutions of both axis orders, so its norms cannot be read; {OWN}.")
     answers: dict[str, bool | None] = {

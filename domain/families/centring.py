@@ -12,17 +12,17 @@ from statistics import median
 from tensorfold.domain.families.fields import ConfigError
 
 LEAST_PROBES = 8
-_ONE_LOW, _ONE_HIGH, _ZERO_LOW, _ZERO_HIGH, _BETWEEN, _NEARLY_ALL = 0.75, 1.5, -0.5, 0.25, 0.5, 0.9
+_ONE_LOW, _ONE_HIGH, _ZERO_LOW, _ZERO_HIGH, _BETWEEN = 0.75, 1.5, -0.5, 0.25, 0.5
 
 
 def stored_around_zero(means: Sequence[float]) -> bool:
     """True when the weights with these means want one added. Raises ConfigError when the means fit neither kind."""
     if len(means) >= LEAST_PROBES:
-        high = sum(mean > _BETWEEN for mean in means) / len(means)
+        high = 10 * sum(mean > _BETWEEN for mean in means)
         middle = median(means)
-        if high >= _NEARLY_ALL and _ONE_LOW <= middle <= _ONE_HIGH:
+        if high >= 9 * len(means) and _ONE_LOW <= middle <= _ONE_HIGH:
             return False
-        if high <= 1 - _NEARLY_ALL and _ZERO_LOW <= middle <= _ZERO_HIGH:
+        if high <= len(means) and _ZERO_LOW <= middle <= _ZERO_HIGH:
             return True
     raise ConfigError(
         f"The checkpoint's norm weights lie neither around 0 nor around 1 ({len(means)} norms looked at, at least "

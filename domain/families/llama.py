@@ -106,9 +106,9 @@ def _attention(fields: Fields, model_type: str, width: int, window: int) -> Atte
     if not fields.has("head_dim") and width % heads:
         raise fields.refusal("num_attention_heads", f"a divisor of hidden_size ({width:,}) when head_dim is not given")
     head_dim = fields.integer("head_dim", 2, _MOST_HEAD_DIM, width // heads)
-    if head_dim < 2 or head_dim % 2:
+    if head_dim % 2 or not 2 <= head_dim <= _MOST_HEAD_DIM:
         raise ConfigError(
-            f"config.json makes each head {head_dim} wide; rotary positions need an even head_dim from 2."
+            f"config.json makes each head {head_dim:,} wide; head_dim must be even and from 2 to {_MOST_HEAD_DIM:,}."
         )
     qkv_bias = fields.flag("attention_bias", model_type == "qwen2")
     return Attention(

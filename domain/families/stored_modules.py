@@ -64,7 +64,7 @@ class ModuleReader:
         """The module of that name, whose stored logical shape must be `shape`. Raises ConfigError."""
         affine, stated = self._stated(source, name)
         values = weight_name(name, source)
-        bias = self._bias(name, shape) if weight.bias else ""
+        bias = self._bias(name, weight.bias_shape(shape)) if weight.bias else ""
         if affine:
             module = Module(values, f"{name}.scales", f"{name}.biases", bias)
             return Stored(module, self._affine(weight, module, shape, stated), swapped=source.transposed)
@@ -91,7 +91,7 @@ class ModuleReader:
 
     def _dense(self, weight: Weight, source: Source, name: str, shape: Shape) -> tuple[Dense, bool]:
         header = self._header(name, ("I64",) if weight.rule == "integer" else FLOAT_DTYPES)
-        swapped = source.swap_last and header.shape == (*shape[:-2], shape[-1], shape[-2]) and header.shape != shape
+        swapped = weight.rule == "conv" and header.shape == (shape[0], shape[2], shape[1]) != shape
         if header.shape != shape and not swapped:
             raise _misshapen(header, shape)
         return Dense(header.dtype), swapped or source.transposed
@@ -127,10 +127,8 @@ class ModuleReader:
 
     def _bias(self, name: str, shape: Shape) -> str:
         header = self._header(f"{name}.bias", FLOAT_DTYPES)
-        # The bias of a norm is as wide as its weight; that of a projection as its outputs.
-        wanted = shape[:-1] if len(shape) > 1 else shape
-        if header.shape != wanted:
-            raise _misshapen(header, wanted)
+        if header.shape != shape:
+            raise _misshapen(header, shape)
         return header.name
 
     def _header(self, name: str, dtypes: tuple[str, ...]) -> TensorHeader:

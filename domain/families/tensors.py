@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Rule = Literal["matrix", "router", "plain", "float32", "integer"]
+Rule = Literal["matrix", "router", "plain", "conv", "float32", "integer"]
 Split = Literal["none", "rows", "columns", "heads", "vocabulary"]
 Centring = Literal["never", "always", "by_conv_layout", "by_value"]
 
@@ -20,10 +20,10 @@ class Source:
     """One way in which a checkpoint writes a slot.
 
     `name` is the tensor's name without a prefix. Of a `module` it is the module's path: `.weight` (and `.scales`,
-    `.biases`, `.bias`) follow it. `{e}` in it stands for each entry of the slot's first axis in turn, one tensor
-    each. `stored` is the logical shape in the file where it is not the slot's (or the slot's less its first axis); it
-    is then seen as `view` and cut to `cut` along `axis`. `swap_last` allows the last two axes to be stored swapped,
-    `transposed` says that they are. `takes_log` marks a tensor that holds exp of the slot's values.
+    `.biases`, `.bias`) follow it. `{e}` in it stands for each entry of the slot's first axis in turn, one tensor each.
+    `stored` is the logical shape in the file where it is not the slot's (or the slot's less its first axis); it is then
+    seen as `view` and cut to `cut` along `axis`. `transposed` says that the last two axes are stored swapped, and
+    `takes_log` that the tensor holds exp of the slot's values.
     """
 
     name: str
@@ -32,7 +32,6 @@ class Source:
     view: tuple[int, ...] = ()
     cut: tuple[int, int] | None = None
     axis: int = -2
-    swap_last: bool = False
     transposed: bool = False
     takes_log: bool = False
 
@@ -41,11 +40,12 @@ class Source:
 class Weight:
     """What an op needs of one weight, whatever a checkpoint calls it.
 
-    `shape` is the logical shape. `rule`: "matrix" may be dense or affine, "router" may be dense or affine of the
-    map's `router_bits`, "plain" is dense, "float32" is dense and computed with in float32, "integer" is int64. `bias`
-    says that the module brings an ordinary `.bias` of its outputs. `split` tells how two ranks share it: halves of
-    its outputs (`rows`), of its inputs (`columns`), of its first axis (`heads`), of the ids (`vocabulary`); outputs
-    in `sections` are halved section by section.
+    `shape` is the logical shape. `rule`: "matrix" may be dense or affine, "router" may be dense or affine of the map's
+    `router_bits`, "plain" is dense, "conv" is dense [channels, 1, taps] with the last two axes in either order,
+    "float32" is dense and computed with in float32, "integer" is int64. `bias` says that the module brings an ordinary
+    `.bias` of its outputs. `split` tells how two ranks share it: halves of its outputs (`rows`), of its inputs
+    (`columns`), of its first axis (`heads`), of the ids (`vocabulary`); outputs in `sections` are halved section by
+    section.
     """
 
     shape: tuple[int, ...]
@@ -54,6 +54,12 @@ class Weight:
     optional: bool = False
     split: Split = "none"
     sections: tuple[int, ...] = ()
+
+    def bias_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the bias beside a module stored in `shape`: its outputs, or all values of a norm."""
+        if self.rule == "conv":
+            return shape[:1]
+        return shape[:-1] if len(shape) > 1 else shape
 
 
 @dataclass(frozen=True, slots=True)

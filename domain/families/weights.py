@@ -40,7 +40,9 @@ def op_weights(op: Op, width: int) -> Weights:
 def parameters(weights: Mapping[str, Weight]) -> int:
     """Values in all weights, biases included, integer constants left out."""
     return sum(
-        math.prod(w.shape) + (math.prod(w.shape[:-1]) if w.bias else 0) for w in weights.values() if w.rule != "integer"
+        math.prod(w.shape) + (math.prod(w.bias_shape(w.shape)) if w.bias else 0)
+        for w in weights.values()
+        if w.rule != "integer"
     )
 
 
@@ -51,7 +53,7 @@ def norm_weights(name: str, norm: Norm | None, width: int) -> Weights:
 
 
 def _conv(conv: ShortConv, channels: int, sections: tuple[int, ...] = ()) -> Weight:
-    return Weight((channels, 1, conv.kernel), rule="plain", bias=conv.bias, split="rows", sections=sections)
+    return Weight((channels, 1, conv.kernel), rule="conv", bias=conv.bias, split="rows", sections=sections)
 
 
 def _per_head(heads: int) -> Weight:
@@ -196,7 +198,7 @@ def _(op: HashedNgram, width: int) -> Weights:
     yield "value", Weight((width, rows))
     for name in ("key_norm", "query_norm", "conv_norm"):
         yield from norm_weights(name, op.norm, streams)
-    yield "conv", Weight((op.conv.channels, 1, op.conv.kernel), rule="plain", bias=op.conv.bias)
+    yield "conv", Weight((op.conv.channels, 1, op.conv.kernel), rule="conv", bias=op.conv.bias)
     yield "multipliers", Weight((op.ngram,), rule="integer", optional=True)
     yield "table_sizes", Weight((heads,), rule="integer", optional=True)
     yield "offsets", Weight((heads,), rule="integer", optional=True)
