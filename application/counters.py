@@ -18,6 +18,7 @@ class Counters:
     cached_tokens: int = 0
     rounds: int = 0
     launches: int = 0
+    shared_launches: int = 0
     retries: int = 0
     rebuilds: int = 0
     proposer_faults: int = 0

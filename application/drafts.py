@@ -48,8 +48,8 @@ class Drafting:
         self._log = log
         self._widest = max(self._limits.chain_width, self._limits.tree_width)
 
-    def open(self, stream: Stream) -> tuple[DraftSource, ...]:
-        """The draft sources of one stream; none where it must decode serially."""
+    def open(self, stream: Stream, extra: DraftSource | None = None) -> tuple[DraftSource, ...]:
+        """The draft sources of one stream, `extra` among them; none where it must decode serially."""
         if not stream.drafts or not self._settings.drafts or self._widest < 2:
             return ()
         sources: list[DraftSource] = []
@@ -58,7 +58,7 @@ class Drafting:
                 sources.append(factory.open(stream.prompt))
             except Exception as fault:
                 self._blame(type(factory).__name__, fault)
-        return tuple(sources)
+        return tuple(sources) if extra is None else (*sources, extra)
 
     # -- planning ------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import Draws, LaneWindow, Path, RoundBatch, Span, TargetModel, Ticket
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.costs import CostCurve
-from tensorfold.domain.drafting.sources import DraftSourceFactory
+from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory
 from tensorfold.domain.scheduling.turns import TurnOrder
 from tensorfold.domain.streams import Committed, Stream
 from tensorfold.domain.verification import accept
@@ -82,11 +82,11 @@ class Engine:
 
     # -- opening and filling -------------------------------------------------------------------------------------
 
-    def open(self, stream: Stream, tag: object = None) -> Live:
-        """Give a stream a lane. Raises CapacityError when none can be had."""
+    def open(self, stream: Stream, tag: object = None, source: DraftSource | None = None) -> Live:
+        """Give a stream a lane, and `source` beside its usual draft sources. Raises CapacityError when none is left."""
         lane = self.model.open(len(stream.prompt) + stream.max_tokens)
         self._opened += 1
-        live = Live(self._opened, stream, lane, self._drafting.open(stream), tag)
+        live = Live(self._opened, stream, lane, self._drafting.open(stream, source), tag)
         if live.to_fill <= 0:
             stream.absorb_prompt()
         return live
@@ -192,6 +192,7 @@ class Engine:
             took = self.flight.arrive() - began
         self._curve.observe(rows, 1000.0 * took)
         self.counters.launches += 1
+        self.counters.shared_launches += len(group) > 1
         self.counters.decode_s += took
         return ticket, draws
 
@@ -205,7 +206,7 @@ class Engine:
                 turn.stale = True
 
     def _retry_alone(self, group: list[_Turn], fault: Exception) -> None:
-        """A launch that failed is tried again: each stream alone, then without its drafts and once more, then it ends."""
+        """A launch that failed is tried again, each stream alone, then without its drafts; one that still fails ends."""
         if len(group) == 1:
             self._retry_serially(group[0], fault)
             return

@@ -35,8 +35,8 @@ class Tally:
 class PlantedDrafts:
     """Draft source of one stream.
 
-    `reply` is the serial reply's ids; `lengths` yields how many drafts of each window should be right; every `rest`-th
-    round it stays silent so that the stream's other sources are verified too (0: never).
+    `reply` is the serial reply's ids; `lengths` yields how many drafts of each window should be right, of at most
+    `most` in all; every `rest`-th round it stays silent so that the stream's other sources are verified too (0: never).
     """
 
     name = NAME
@@ -50,6 +50,7 @@ class PlantedDrafts:
         vocabulary: int,
         tally: Tally,
         rest: int = 0,
+        most: int = 1 << 30,
     ) -> None:
         self._prompt = prompt
         self._reply = tuple(reply)
@@ -58,6 +59,7 @@ class PlantedDrafts:
         self._vocabulary = vocabulary
         self._tally = tally
         self._rest = rest
+        self._most = most
         self._round = 0
         self._right = 0
         self._at = 0
@@ -65,6 +67,7 @@ class PlantedDrafts:
     def propose(self, tokens: Sequence[int], limit: int) -> Proposal | None:
         """`limit` drafts: the wanted number of right ones, the others wrong."""
         self._round += 1
+        limit = min(limit, self._most)
         at = len(tokens) - self._prompt
         known = len(self._reply) - at
         if limit <= 0 or known <= 0 or (self._rest and self._round % self._rest == 0):

@@ -20,6 +20,7 @@ from tensorfold.domain.sampling import Sampling
 
 LEAST_KEPT = 100
 LEAST_REFUSED = 100
+LEAST_SHARED = 10
 _PASSES = 12
 _TEXTS = (
     "one two three four one two three four one two three",
@@ -69,6 +70,7 @@ class Row:
     tally: Tally = field(default_factory=Tally)
     widest: int = 0
     counts_drafts: bool = True
+    shared: int | None = None
     note: str = ""
 
     @property
@@ -83,9 +85,11 @@ class Row:
 
     def lacks(self) -> tuple[str, ...]:
         """What the mode must still see before it proves anything."""
-        if not self.counts_drafts:
-            return ()
         lacks = []
+        if self.shared is not None and self.shared < LEAST_SHARED:
+            lacks.append(f"{self.shared} rounds were shared, at least {LEAST_SHARED} are needed")
+        if not self.counts_drafts:
+            return tuple(lacks)
         if self.kept < LEAST_KEPT:
             lacks.append(f"{self.kept} drafts kept, at least {LEAST_KEPT} are needed")
         if self.refused < LEAST_REFUSED:
@@ -246,6 +250,7 @@ class Prover:
         row = Row("crowd, shared rounds" if self._limits.shares_rounds else "crowd, rounds in turn", widest=width - 1)
         row.counts_drafts = width >= 2
         lengths = _lengths(width - 1)
+        before = self._scheduler.counters.shared_launches
         for number in range(_PASSES):
             reads = []
             for index, case in enumerate(cases):
@@ -253,6 +258,8 @@ class Prover:
                 reads.append((index, case, stop, self._start(case, row, self._shape(index), lengths, stop)))
             for index, case, stop, read in reads:
                 self._compare(row, index, case, read.finish(), stop)
+            if self._limits.shares_rounds:
+                row.shared = self._scheduler.counters.shared_launches - before
             if row.first is not None or not row.lacks():
                 break
         self._tell(row)
@@ -272,6 +279,9 @@ class Prover:
         self._tell(row)
         return row
 
+    def _width(self, shape: Shape) -> int:
+        return self._limits.tree_width if shape == "tree" else self._limits.chain_width
+
     def _shape(self, index: int) -> Shape:
         return "tree" if index % 2 and self._limits.tree_width >= 2 else "chain"
 
@@ -284,7 +294,9 @@ class Prover:
         read.generation.cancel()
 
     def _start(self, case: Case, row: Row, shape: Shape, lengths: Iterator[int], stop: int | None) -> _Read:
-        oracle = PlantedDrafts(len(case.prompt), case.reply, lengths, shape, self._limits.vocabulary, row.tally, rest=6)
+        oracle = PlantedDrafts(
+            len(case.prompt), case.reply, lengths, shape, self._limits.vocabulary, row.tally, 6, self._width(shape) - 1
+        )
 
         def plant(generation: Generation) -> None:
             generation.oracle = oracle

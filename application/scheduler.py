@@ -224,7 +224,7 @@ class Scheduler:
         request = generation.request
         live, refusal = None, ""
         try:
-            live = self.engine.open(self.factory.stream(request), generation)
+            live = self.engine.open(self.factory.stream(request), generation, generation.oracle)
         except CapacityError as limit:
             if self._running or self._filling:
                 return False
@@ -243,8 +243,6 @@ class Scheduler:
     def _start(self, generation: Generation, live: Live) -> None:
         request = generation.request
         live.audit = request.audit
-        if generation.oracle is not None:
-            live.sources = (*live.sources, generation.oracle)
         self.counters.prompt_tokens += len(request.prompt)
         running = _Running(generation, live, self._clock.monotonic())
         (self._filling if live.to_fill > 0 else self._running).append(running)

@@ -130,7 +130,7 @@ def test_a_fault_in_a_streams_own_rules_ends_that_stream_alone(monkeypatch: pyte
 
 
 def test_a_log_that_cannot_be_written_ends_nobody() -> None:
-    def broken(line: str) -> None:
+    def broken(*told: object) -> None:
         raise BrokenPipeError
 
     model = FaultyModel(HashModel(LAW), [Fault("launch", nth=2), Fault("close", nth=1)])

@@ -1,0 +1,194 @@
+"""Orders become replies: everything refusable is refused first, and streamed text is the text of the ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tensorfold.application.chat import (
+    ChatOrder,
+    ChatService,
+    CompletionOrder,
+    Reply,
+    ReplyDelta,
+    ReplyDone,
+    ReplyError,
+    ReplyOptions,
+)
+from tensorfold.application.errors import ContextExceededError, RequestError
+from tensorfold.application.replies import token_sha
+from tensorfold.application.scheduler import Scheduler
+from tensorfold.application.settings import EngineSettings, SamplingDefaults
+from tensorfold.domain.conversation.template_traits import TemplateTraits
+from tensorfold.domain.sampling import Sampling, derive_seed
+from tests.application.house import law, serving
+from tests.fakes.clock import FakeClock
+from tests.fakes.faulty_model import Fault, FaultyModel
+from tests.fakes.hash_model import HashModel
+from tests.fakes.serial import serial_reference
+from tests.fakes.tokenizer import FakeTemplate, FakeTokenizer
+
+LAW = law(41, vocabulary=512)
+TOKENIZER = FakeTokenizer(512)
+HELLO = ({"role": "user", "content": "Hello"},)
+
+
+@pytest.fixture
+def scheduler() -> Iterator[Scheduler]:
+    with serving(HashModel(LAW), context=200, token_bytes=TOKENIZER.token_bytes) as running:
+        yield running
+
+
+def service(scheduler: Scheduler, template: FakeTemplate | None = None, **defaults: float) -> ChatService:
+    values = SamplingDefaults(**defaults)  # type: ignore[arg-type]
+    return ChatService(
+        scheduler, TOKENIZER, template or FakeTemplate(), values, FakeClock(wall=1234.5), model_names=("fake", "alias")
+    )
+
+
+def told(reply: Reply) -> tuple[str, ReplyDone]:
+    text = ""
+    while True:
+        event = reply.next(10)
+        if isinstance(event, ReplyDelta):
+            text += event.text
+        else:
+            assert isinstance(event, ReplyDone), event
+            return text + event.text, event
+
+
+def test_a_chat_reply_is_the_serial_reply_to_the_rendered_prompt(scheduler: Scheduler) -> None:
+    chat = service(scheduler)
+    reply = chat.chat(ChatOrder(HELLO, options=ReplyOptions(max_tokens=20)))
+    prompt = TOKENIZER.encode("<|user|>Hello<|end|><|assistant|>")
+    expected = serial_reference(LAW, prompt, 20).tokens
+    text, done = told(reply)
+    assert reply.prompt_tokens == len(prompt) and reply.created == 1234 and reply.greedy and reply.drafts
+    assert reply.token_ids == expected and done.token_sha == token_sha(expected) and done.finish_reason == "length"
+    shown = b"".join(TOKENIZER.token_bytes.of(t) for t in expected).decode("utf-8", "replace")
+    assert text == shown
+    assert done.stats.completion_tokens == 20 and done.stats.tokens_per_second >= 0
+
+
+def test_the_seed_comes_from_the_prompt_unless_it_is_given(scheduler: Scheduler) -> None:
+    chat = service(scheduler, temperature=1.0, seed_salt=7)
+    ids = (5, 6, 7)
+    derived = told_ids(chat.complete(CompletionOrder(ids, ReplyOptions(max_tokens=12))))
+    given = told_ids(
+        chat.complete(CompletionOrder(ids, ReplyOptions(max_tokens=12, seed=-1, top_k=5, top_p=0.9, min_p=0.1)))
+    )
+    assert derived == serial_reference(LAW, ids, 12, Sampling(derive_seed(ids, 7), 1.0)).tokens
+    assert given == serial_reference(LAW, ids, 12, Sampling(2**64 - 1, 1.0, 5, 0.9, 0.1)).tokens
+
+
+def told_ids(reply: Reply) -> tuple[int, ...]:
+    told(reply)
+    return reply.token_ids
+
+
+def test_a_completion_takes_text_or_ids(scheduler: Scheduler) -> None:
+    chat = service(scheduler)
+    as_text = told_ids(chat.complete(CompletionOrder("abc", ReplyOptions(max_tokens=5))))
+    as_ids = told_ids(chat.complete(CompletionOrder(tuple(TOKENIZER.encode("abc")), ReplyOptions(max_tokens=5))))
+    assert as_text == as_ids
+
+
+def test_a_stop_string_ends_the_reply_and_is_not_shown(scheduler: Scheduler) -> None:
+    chat = service(scheduler)
+    whole, _ = told(chat.complete(CompletionOrder("abc", ReplyOptions(max_tokens=40))))
+    stop = next(
+        whole[i : i + 2] for i in range(4, len(whole)) if "�" not in whole[i : i + 2] and whole[i : i + 2].strip()
+    )
+    text, done = told(chat.complete(CompletionOrder("abc", ReplyOptions(max_tokens=40, stops=(stop,)))))
+    assert done.finish_reason == "stop" and text == whole[: whole.index(stop)]
+
+
+@pytest.mark.parametrize(
+    ("order", "param", "words"),
+    [
+        (CompletionOrder(""), "prompt", "empty"),
+        (CompletionOrder(()), "prompt", "empty"),
+        (CompletionOrder((1, 512)), "prompt", r"prompt\[1\] is 512; token ids run from 0 to 511"),
+        (CompletionOrder((-1,)), "prompt", r"prompt\[0\] is -1"),
+    ],
+)
+def test_a_prompt_that_cannot_be_run_is_refused(
+    scheduler: Scheduler, order: CompletionOrder, param: str, words: str
+) -> None:
+    with pytest.raises(RequestError, match=words) as refusal:
+        service(scheduler).complete(order)
+    assert refusal.value.param == param
+    assert scheduler.counters.requests == 0
+
+
+def test_a_conversation_that_cannot_be_rendered_is_refused(scheduler: Scheduler) -> None:
+    template = FakeTemplate()
+    template.refusal = "The template wants a user message first."
+    with pytest.raises(RequestError, match="wants a user message first"):
+        service(scheduler, template).chat(ChatOrder(HELLO))
+    with pytest.raises(RequestError, match="role") as refusal:
+        service(scheduler).chat(ChatOrder(({"role": "banana", "content": "x"},)))
+    assert refusal.value.param == "messages[0].role"
+    with pytest.raises(RequestError, match="renders no tools") as refusal:
+        service(scheduler, FakeTemplate(TemplateTraits(takes_tools=False))).chat(
+            ChatOrder(HELLO, tools=({"name": "t"},))
+        )
+    assert refusal.value.param == "tools"
+
+
+def test_an_empty_rendered_prompt_is_refused(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = FakeTemplate()
+    monkeypatch.setattr(TOKENIZER, "encode", lambda text: [], raising=False)
+    with pytest.raises(RequestError, match="empty prompt"):
+        service(scheduler, template).chat(ChatOrder(HELLO))
+
+
+def test_a_prompt_beyond_the_window_names_the_field_it_came_from(scheduler: Scheduler) -> None:
+    chat = service(scheduler)
+    assert chat.context == 200
+    with pytest.raises(ContextExceededError) as refusal:
+        chat.chat(ChatOrder(({"role": "user", "content": "x" * 300},)))
+    assert refusal.value.param == "messages" and "in the messages" in refusal.value.message
+    with pytest.raises(ContextExceededError, match="in the prompt"):
+        chat.complete(CompletionOrder("x" * 300))
+
+
+def test_template_variables_reach_the_template_over_the_servers_own(scheduler: Scheduler) -> None:
+    template = FakeTemplate()
+    chat = service(scheduler, template)
+    chat.chat_ids(ChatOrder(HELLO))
+    chat.chat_ids(ChatOrder(HELLO, tools=({"name": "t"},), template_variables={"enable_thinking": False, "x": 1}))
+    assert template.calls[0]["variables"] == {"enable_thinking": True}
+    assert template.calls[1]["variables"] == {"enable_thinking": False, "x": 1}
+
+
+def test_a_fault_and_a_cancellation_end_a_reply_with_a_sentence() -> None:
+    model = FaultyModel(HashModel(LAW), [Fault("launch")])
+    with serving(model, token_bytes=TOKENIZER.token_bytes) as scheduler:
+        chat = service(scheduler)
+        failed = chat.complete(CompletionOrder("abc")).next(10)
+        assert isinstance(failed, ReplyError) and "failed inside the engine" in failed.message
+        model.faults.clear()
+        reply = chat.complete(CompletionOrder("abc", ReplyOptions(max_tokens=4000, ignore_eos=True)))
+        reply.cancel()
+        while isinstance(event := reply.next(10), ReplyDelta):
+            pass
+        assert isinstance(event, ReplyError) and "cancelled" in event.message
+        assert reply.next(0.01) is None
+
+
+def test_a_server_that_drains_takes_no_order(scheduler: Scheduler) -> None:
+    from tensorfold.application.errors import OverloadedError
+
+    scheduler.drain()
+    with pytest.raises(OverloadedError):
+        service(scheduler).complete(CompletionOrder("abc"))
+
+
+def test_sampling_defaults_hold_until_a_request_says_otherwise(scheduler: Scheduler) -> None:
+    chat = service(scheduler, temperature=0.0)
+    assert EngineSettings().drafts
+    reply = chat.complete(CompletionOrder("abc", ReplyOptions(max_tokens=3, temperature=0.9, draft=False)))
+    told(reply)
+    assert not reply.greedy and not reply.drafts
