@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +29,20 @@ from tensorfold.application.ports.target_model import (
 from tests.fakes.wrapped_model import WrappedModel
 
 Site = Literal[
-    "open", "close", "fork", "prefill", "launch", "collect", "keep", "discard", "propose", "export", "restore"
+    "open",
+    "close",
+    "fork",
+    "prefill",
+    "collect_prefill",
+    "launch",
+    "collect",
+    "keep",
+    "discard",
+    "propose",
+    "export",
+    "restore",
 ]
-SITES: tuple[Site, ...] = (
-    "open", "close", "fork", "prefill", "launch", "collect", "keep", "discard", "propose", "export", "restore",
-)  # fmt: skip
+SITES: tuple[Site, ...] = get_args(Site)
 
 
 class PlantedError(Exception):
@@ -139,17 +148,21 @@ class FaultyModel(WrappedModel):
         return ticket
 
     def collect(self, ticket: Ticket) -> Draws:
-        """As the port says, or as planted: the launch is then undone, and discarding it once more is harmless."""
+        """As the port says, or as planted: a launch is then undone, and discarding it once more is harmless."""
         lanes = self._tickets.get(ticket.id, ())
+        if ticket.id not in self._launches:
+            self._strike("collect_prefill", lanes)
+            draws = self.inner.collect(ticket)
+            self._strike_after("collect_prefill", lanes)
+            return draws
         self._strike("collect", lanes, lambda: self._undo(ticket))
         draws = self.inner.collect(ticket)
         self._strike_after("collect", lanes, lambda: self._undo(ticket))
         return draws
 
     def _undo(self, ticket: Ticket) -> None:
-        if ticket.id in self._launches:
-            self.inner.discard(ticket)
-            self._undone.add(ticket.id)
+        self.inner.discard(ticket)
+        self._undone.add(ticket.id)
 
     def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
         """As the port says, or as planted."""

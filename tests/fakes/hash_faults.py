@@ -86,8 +86,9 @@ class GraphModel(HashModel):
     def collect(self, ticket: Ticket) -> Draws:
         """Views that live until the next launch."""
         draws = super().collect(ticket)
-        self._handed_out = [list(tokens) for tokens in draws.tokens]
-        return Draws(tuple(self._handed_out), prints=draws.prints)
+        views = [list(tokens) for tokens in draws.tokens]
+        self._handed_out += views
+        return Draws(tuple(views), prints=draws.prints)
 
     def discard(self, ticket: Ticket) -> None:
         """As the port says, unless the rollback is forgotten."""
