@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from tensorfold.domain.families.fields import ConfigError, clipped
 from tensorfold.domain.families.plans import DecoderPlan
@@ -114,7 +113,7 @@ def _wanted(table: TensorMap, slot: Slot) -> str:
 
 def _check_leftovers(table: TensorMap, tensors: Headers, bound: Mapping[str, Bound]) -> None:
     used = {name for found in bound.values() for module in found.modules for name in module.tensors()}
-    left = [name for name in tensors if name not in used and not any(fnmatchcase(name, p) for p in table.ignored)]
+    left = [name for name in tensors if name not in used and not table.ignores(name)]
     if left:
         raise ConfigError(f"The checkpoint has tensors this model does not use: {_listed(sorted(left))}; {OWN}.")
 

@@ -6,8 +6,8 @@ Source: the published conversions; the bounds leave a wide gap between both kind
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from statistics import median
 
 from tensorfold.domain.families.fields import ConfigError
 
@@ -17,9 +17,9 @@ _ONE_LOW, _ONE_HIGH, _ZERO_LOW, _ZERO_HIGH, _BETWEEN = 0.75, 1.5, -0.5, 0.25, 0.
 
 def stored_around_zero(means: Sequence[float]) -> bool:
     """True when the weights with these means want one added. Raises ConfigError when the means fit neither kind."""
-    if len(means) >= LEAST_PROBES:
+    if len(means) >= LEAST_PROBES and all(map(math.isfinite, means)):
         high = 10 * sum(mean > _BETWEEN for mean in means)
-        middle = median(means)
+        middle = sorted(means)[len(means) // 2]
         if high >= 9 * len(means) and _ONE_LOW <= middle <= _ONE_HIGH:
             return False
         if high <= len(means) and _ZERO_LOW <= middle <= _ZERO_HIGH:

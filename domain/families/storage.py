@@ -1,7 +1,7 @@
 """How tensors are stored in a checkpoint: dtypes, affine groups, per-module overrides. Facts and arithmetic only.
 
-Knows no file and no backend. `parse_quantization` reads config.json's block; `Quantization.check` and `affine_layout`
-derive what a module's shapes say and hold it against what the config says.
+Knows no file and no backend. `parse_quantization` reads what config.json states of each module, `affine_layout` derives
+what a module's shapes say; `stored_modules` holds one against the other.
 Source: the safetensors format's documentation and MLX's affine quantization (docs/recipes, "Formats").
 """
 

@@ -6,6 +6,7 @@ Nothing here reads a file: `binding.resolve` matches slots with the headers a re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -112,3 +113,12 @@ class TensorMap:
     together: tuple[str, ...] = ()
     probes: str = ""
     side_files: tuple[SideFile, ...] = ()
+
+    def ignores(self, name: str) -> bool:
+        """Whether a tensor of that name is known and not needed."""
+        return any(matches(pattern, name) for pattern in self.ignored)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a whole name fits a pattern in which `*` stands for any text."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None

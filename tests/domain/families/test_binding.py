@@ -139,6 +139,12 @@ def test_tensors_nobody_asked_for_are_refused_by_name_up_to_a_cap() -> None:
     assert "x07 and 12 more" in refusal(plan(), tensors | crowd)
 
 
+def test_a_pattern_fits_whole_names_only() -> None:
+    some = TensorMap({}, ignored=("a.*.b", "*.freq"))
+    assert all(some.ignores(name) for name in ("a.x.b", "a.x\ny.b", "a..b", "x.freq"))
+    assert not any(some.ignores(name) for name in ("a.b", "a.x.bc", "xa.x.b", "freq", "axxxb"))
+
+
 def test_known_extras_are_passed_over() -> None:
     tied = plan(tie_word_embeddings=True)
     extra = ("model.layers.0.self_attn.rotary_emb.inv_freq", "lm_head.weight")

@@ -31,6 +31,8 @@ def test_one_stray_in_ten_does_not_change_the_answer() -> None:
         [1.0] * 8 + [0.0] * 2,
         [0.0] * 8 + [1.0] * 2,
         [float("nan")] * 8,
+        [0.0] * 10 + [float("nan")],
+        [1.0] * 10 + [float("inf")],
     ],
 )
 def test_means_of_neither_kind_are_refused(means: list[float]) -> None:
