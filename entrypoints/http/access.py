@@ -70,7 +70,8 @@ class CrossOrigin:
         """Answer OPTIONS on any path; no key is needed, as browsers send none."""
         if req.method != "OPTIONS":
             return
-        resp.status = falcon.HTTP_204
+        # An empty 200 keeps the connection for the request that follows; a 204 would end it.
+        resp.status = falcon.HTTP_200
         resp.set_header("Allow", METHODS)
         resp.complete = True
         if self._allowed(req) is None:

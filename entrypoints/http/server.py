@@ -56,6 +56,11 @@ class HttpServer:
         host = "127.0.0.1" if self.host in ("", "*", "0.0.0.0", "localhost") else self.host
         return f"http://{place(host, self.port)}/v1"
 
+    @property
+    def connections(self) -> int:
+        """Open connections of clients."""
+        return self._web.connections
+
     def start(self) -> None:
         """Answer from now on; requests get 503 until `ready`.
 

@@ -50,7 +50,12 @@ class WebServer:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Let the last bytes leave for a moment, then close everything. Replies must have ended before."""
+        """Let the last bytes leave for a moment, then close everything. Replies must have ended before.
+
+        A second call does nothing.
+        """
+        if self._stopping:
+            return
         deadline = time.monotonic() + FLUSH_S
         while self._busy() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -63,6 +68,11 @@ class WebServer:
                 item.handle_close()
         self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=timeout_s)
         wasyncore.close_all(self._map, ignore_all=True)
+
+    @property
+    def connections(self) -> int:
+        """Open connections of clients."""
+        return len(self._channels())
 
     def _busy(self) -> bool:
         """Whether a thread still writes an answer, or bytes of one wait."""
