@@ -158,9 +158,7 @@ def continuation(tokens: Sequence[int], distance: int, count: int) -> tuple[int,
     A copy that reaches the end goes on in what it has copied, so a repeating text is continued at any width.
     """
     start = len(tokens) - distance
-    if count <= distance:
-        return tuple(tokens[start : start + count])
-    return (tuple(tokens[start:]) * (count // distance + 1))[:count]
+    return (tuple(tokens[start : start + count]) * (count // distance + 1))[:count]
 
 
 def _shared_suffix(tokens: Sequence[int], end: int, stop: int, enter: int, most: int) -> int:
