@@ -18,7 +18,8 @@ from tensorfold.application.ports.checkpoints import RefusedError
 
 _CHUNK = 1 << 16
 _BRACKETS = 64
-_SPACE = re.compile(r"[ \t\n\r]*")
+_BLANKS = " \t\n\r"
+_SPACE = re.compile(f"[{_BLANKS}]*")
 
 
 class JsonStream:
@@ -84,6 +85,9 @@ class JsonStream:
 
     def _peek(self) -> str:
         """The next character that is not a blank, left in place; empty at the end."""
+        mark = self._text[self._at : self._at + 1]
+        if mark and mark not in _BLANKS:
+            return mark
         while True:
             blanks = _SPACE.match(self._text, self._at)
             self._at = blanks.end() if blanks else self._at

