@@ -26,7 +26,7 @@ from tensorfold.application.ports.target_model import (
     TargetModel,
     Ticket,
 )
-from tests.contracts.target_model import image_checks, lane_checks, mask_checks, misuse_checks, row_checks
+from tests.contracts.target_model import image_checks, lane_checks, mask_checks, misuse_checks, row_checks, shape_checks
 from tests.contracts.target_model.rows import ModelSubject
 from tests.fakes.hash_faults import DriftingModel, GraphModel, StreamsDriftingModel
 from tests.fakes.hash_head import HashHead
@@ -279,7 +279,8 @@ LIARS: tuple[Liar, ...] = (
             misuse_checks.a_ticket_is_settled_once,
             misuse_checks.a_path_that_does_not_follow_the_window_raises,
             misuse_checks.rows_past_the_lanes_capacity_raise,
-            misuse_checks.misshapen_windows_and_masks_raise,
+            shape_checks.misshapen_windows_and_masks_raise,
+            shape_checks.rows_are_not_kept_before_they_are_collected,
         ),
     ),
     Liar(

@@ -20,9 +20,28 @@ from tests.fakes.paced_model import PacedModel
 
 def _hash(name: str, model: TargetModel) -> Candidate[ModelSubject]:
     def build(folder: Path) -> ModelSubject:
-        return ModelSubject(model, strict=True)
+        return ModelSubject(model, strict=True, pedantic=True)
 
     return Candidate(name, build)
+
+
+def _tiny(name: str) -> Candidate[ModelSubject]:
+    """A two-layer Llama of seeded weights, loaded and checked as any checkpoint is."""
+
+    def build(folder: Path) -> ModelSubject:
+        from tensorfold.adapters.filesystem.checkpoints import FolderReader
+        from tensorfold.adapters.mlx.backend import MlxBackend
+        from tensorfold.application.loading import describe
+        from tests.contracts.registry_world import tiny_package
+
+        facts = FolderReader().facts(tiny_package(folder).provide(name, lambda line: None))
+        told = describe(facts, "mlx", None)
+        model = MlxBackend(folder).load(
+            told.plan, told.bound, facts, name=name, context=told.context, max_streams=4, on_progress=lambda line: None
+        )
+        return ModelSubject(model, strict=True)
+
+    return Candidate(f"mlx_{name}", build)
 
 
 TARGET_MODELS: tuple[Candidate[ModelSubject], ...] = (
@@ -34,4 +53,6 @@ TARGET_MODELS: tuple[Candidate[ModelSubject], ...] = (
     _hash("graph", GraphModel(HashLaw(vocabulary=128), batch_rows=24, chain_width=8, tree_width=8)),
     _hash("faulty_without_faults", FaultyModel(HashModel(chain_width=3, tree_width=4))),
     _hash("paced", PacedModel(HashModel(chain_width=2, tree_width=6), sleep=lambda seconds: None)),
+    _tiny("demo"),
+    _tiny("demo@4bit"),
 )

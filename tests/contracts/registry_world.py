@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tensorfold.application.ports.checkpoints import CheckpointFacts
+from tensorfold.application.ports.checkpoints import CheckpointFacts, WeightPackage
 from tensorfold.application.ports.services import Release
 from tensorfold.domain.families.storage import TensorHeader
 from tests.contracts.candidates import Candidate
@@ -122,7 +122,8 @@ def _fake_package(folder: Path) -> PackageSubject:
     return PackageSubject(FakeWeightPackage({name: _configured(folder / name) for name in ("tiny", "tiny@4bit")}))
 
 
-def _demo_package(folder: Path) -> PackageSubject:
+def tiny_package(folder: Path) -> WeightPackage:
+    """The demo's package over a two-layer model of seeded weights, its cache below `folder`."""
     import hashlib
     from dataclasses import replace
 
@@ -134,11 +135,11 @@ def _demo_package(folder: Path) -> PackageSubject:
     file.write_bytes(Llama().build())
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     source = replace(SMOLLM2, member_bytes=file.stat().st_size, member_sha256=digest)
-    return PackageSubject(DemoPackage(folder / "cache", source, find=lambda wanted: file))
+    return DemoPackage(folder / "cache", source, find=lambda wanted: file)
 
 
 HUBS: tuple[Candidate[HubSubject], ...] = (Candidate("fake", _fake_hub),)
 PACKAGES: tuple[Candidate[PackageSubject], ...] = (
     Candidate("fake", _fake_package),
-    Candidate("demo", _demo_package),
+    Candidate("demo", lambda folder: PackageSubject(tiny_package(folder))),
 )

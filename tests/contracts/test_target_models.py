@@ -9,13 +9,14 @@ import pytest
 
 from tests.contracts.candidates import Candidate, checks_of, names
 from tests.contracts.registry import TARGET_MODELS
-from tests.contracts.target_model import image_checks, lane_checks, mask_checks, misuse_checks, row_checks
+from tests.contracts.target_model import image_checks, lane_checks, mask_checks, misuse_checks, row_checks, shape_checks
 from tests.contracts.target_model.rows import ModelSubject
 
 PROMISES = checks_of(lane_checks, row_checks)
 MASKS = checks_of(mask_checks)
 IMAGES = checks_of(image_checks)
 MISUSE = checks_of(misuse_checks)
+SHAPES = checks_of(shape_checks)
 
 
 @pytest.fixture(scope="module", params=TARGET_MODELS, ids=names(TARGET_MODELS))
@@ -54,4 +55,11 @@ def test_a_target_model_that_makes_images_promises_that(
 def test_a_strict_target_model_promises_that(check: Callable[[ModelSubject], None], subject: ModelSubject) -> None:
     if not subject.strict:
         pytest.skip("this model trusts its caller")
+    check(subject)
+
+
+@pytest.mark.parametrize("check", SHAPES, ids=names(SHAPES))
+def test_a_pedantic_target_model_promises_that(check: Callable[[ModelSubject], None], subject: ModelSubject) -> None:
+    if not subject.pedantic:
+        pytest.skip("this model trusts the shapes of windows")
     check(subject)

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from tensorfold.application.ports.target_model import LaneWindow, RoundBatch, Span, Ticket
-from tensorfold.domain.windows import Window, chain, tree
+from tensorfold.application.ports.target_model import RoundBatch, Span, Ticket
+from tensorfold.domain.windows import chain, tree
 from tests.contracts.candidates import refuses
-from tests.contracts.target_model.rows import GREEDY, Driver, ModelSubject, driving, texts
-
-
-def _raises(subject: ModelSubject, driver: Driver, call: Callable[[], object]) -> None:
-    before = driver.look(chain(1))
-    refuses(call, Exception)
-    assert driver.look(chain(1)) == before
-
-
-def _launch(driver: Driver, window: Window, position: int | None = None) -> Ticket:
-    at = driver.absorbed if position is None else position
-    return driver.model.launch(RoundBatch((LaneWindow(driver.lane, at, window, GREEDY),)))
+from tests.contracts.target_model.misuse import launch, raises
+from tests.contracts.target_model.rows import Driver, ModelSubject, driving, texts
 
 
 def a_wrong_position_raises(subject: ModelSubject) -> None:
     """Too early, too late, below zero."""
     with driving(subject, [1, 2, 3, 4]) as (driver,):
         for position in (driver.absorbed - 1, driver.absorbed + 1, -1):
-            _raises(subject, driver, partial(_launch, driver, chain(1), position))
+            raises(subject, driver, partial(launch, driver, chain(1), position))
 
 
 def a_span_that_does_not_go_on_where_the_lane_stands_raises(subject: ModelSubject) -> None:
@@ -37,7 +25,7 @@ def a_span_that_does_not_go_on_where_the_lane_stands_raises(subject: ModelSubjec
     ids = np.arange(1, 17, dtype=np.int64)
     with driving(subject, [1, 2, 3, 4]) as (driver,):
         for span in (Span(2, 5), Span(4, 6), Span(3, 3), Span(3, 17)):
-            _raises(subject, driver, partial(subject.model.prefill, driver.lane, ids, span))
+            raises(subject, driver, partial(subject.model.prefill, driver.lane, ids, span))
 
 
 def ids_outside_the_vocabulary_raise(subject: ModelSubject) -> None:
@@ -45,21 +33,21 @@ def ids_outside_the_vocabulary_raise(subject: ModelSubject) -> None:
     vocabulary = subject.model.limits.vocabulary
     with driving(subject, [1, 2, 3]) as (driver,):
         for token in (vocabulary, -1, 2**40):
-            _raises(subject, driver, partial(_launch, driver, chain(token)))
+            raises(subject, driver, partial(launch, driver, chain(token)))
             if subject.chain_width > 1:
-                _raises(subject, driver, partial(_launch, driver, chain(1, [token])))
+                raises(subject, driver, partial(launch, driver, chain(1, [token])))
             ids = np.array([1, 2, token, 3], dtype=np.int64)
-            _raises(subject, driver, partial(subject.model.prefill, driver.lane, ids, Span(2, 3)))
+            raises(subject, driver, partial(subject.model.prefill, driver.lane, ids, Span(2, 3)))
 
 
 def windows_wider_than_the_limits_raise(subject: ModelSubject) -> None:
     """A chain, a tree, and a launch of too many rows."""
     limits = subject.model.limits
     with driving(subject, [1, 2, 3]) as (driver,):
-        _raises(subject, driver, lambda: _launch(driver, chain(1, [2] * limits.chain_width)))
+        raises(subject, driver, lambda: launch(driver, chain(1, [2] * limits.chain_width)))
         wide = tree(1, [2] * limits.tree_width, [0] * limits.tree_width)
         if not wide.is_chain:
-            _raises(subject, driver, lambda: _launch(driver, wide))
+            raises(subject, driver, lambda: launch(driver, wide))
 
 
 def a_launch_of_more_rows_than_the_batch_holds_raises(subject: ModelSubject) -> None:
@@ -71,13 +59,13 @@ def a_launch_of_more_rows_than_the_batch_holds_raises(subject: ModelSubject) -> 
     with driving(subject, *[[1, 2, 3]] * count) as drivers:
         wide = chain(1, [2] * (limits.chain_width - 1))
         batch = RoundBatch(tuple(d.window(wide) for d in drivers))
-        _raises(subject, drivers[0], lambda: subject.model.launch(batch))
+        raises(subject, drivers[0], lambda: subject.model.launch(batch))
 
 
 def a_lane_twice_in_a_launch_raises(subject: ModelSubject) -> None:
     """Even with the same window."""
     with driving(subject, [1, 2, 3]) as (driver,):
-        _raises(subject, driver, lambda: subject.model.launch(RoundBatch((driver.window(chain(1)),) * 2)))
+        raises(subject, driver, lambda: subject.model.launch(RoundBatch((driver.window(chain(1)),) * 2)))
 
 
 def lanes_that_may_not_share_raise(subject: ModelSubject) -> None:
@@ -85,7 +73,7 @@ def lanes_that_may_not_share_raise(subject: ModelSubject) -> None:
     if subject.model.limits.shares_rounds:
         return
     with driving(subject, [1, 2], [1, 2]) as (one, two):
-        _raises(subject, one, lambda: subject.model.launch(RoundBatch((one.window(chain(1)), two.window(chain(1))))))
+        raises(subject, one, lambda: subject.model.launch(RoundBatch((one.window(chain(1)), two.window(chain(1))))))
 
 
 def a_closed_lane_takes_no_call(subject: ModelSubject) -> None:
@@ -94,11 +82,11 @@ def a_closed_lane_takes_no_call(subject: ModelSubject) -> None:
     with driving(subject, [1, 2, 3], [4, 5, 6]) as (driver, other):
         driver.close()
         ids = np.array([1, 2, 3], dtype=np.int64)
-        _raises(subject, other, lambda: _launch(driver, chain(1)))
-        _raises(subject, other, lambda: model.prefill(driver.lane, ids, Span(2, 3)))
-        _raises(subject, other, lambda: model.fork(driver.lane))
+        raises(subject, other, lambda: launch(driver, chain(1)))
+        raises(subject, other, lambda: model.prefill(driver.lane, ids, Span(2, 3)))
+        raises(subject, other, lambda: model.fork(driver.lane))
         if subject.images:
-            _raises(subject, other, lambda: model.export(driver.lane))
+            raises(subject, other, lambda: model.export(driver.lane))
 
 
 def rows_neither_kept_nor_discarded_block_their_lane(subject: ModelSubject) -> None:
@@ -106,9 +94,9 @@ def rows_neither_kept_nor_discarded_block_their_lane(subject: ModelSubject) -> N
     model = subject.model
     with driving(subject, [1, 2, 3]) as (driver,):
         before = driver.look(chain(1))
-        ticket = _launch(driver, chain(1))
+        ticket = launch(driver, chain(1))
         model.collect(ticket)
-        refuses(lambda: _launch(driver, chain(1)), Exception)
+        refuses(lambda: launch(driver, chain(1)), Exception)
         refuses(lambda: model.prefill(driver.lane, np.array([1, 2, 3], dtype=np.int64), Span(2, 3)), Exception)
         refuses(lambda: model.fork(driver.lane), Exception)
         refuses(lambda: model.export(driver.lane), Exception)
@@ -120,22 +108,21 @@ def a_ticket_is_settled_once(subject: ModelSubject) -> None:
     """Collected once, kept or discarded once, and only when it is the model's own."""
     model = subject.model
     with driving(subject, [1, 2, 3], [1, 2, 3]) as (driver, fresh):
-        ticket = _launch(driver, chain(1))
-        refuses(lambda: model.keep(ticket, [(0,)]), Exception)
+        ticket = launch(driver, chain(1))
         model.collect(ticket)
         refuses(lambda: model.collect(ticket), Exception)
         model.keep(ticket, [(0,)])
         driver.absorbed += 1
-        _raises(subject, driver, lambda: model.keep(ticket, [(0,)]))
-        _raises(subject, driver, lambda: model.discard(ticket))
-        discarded = _launch(driver, chain(1))
+        raises(subject, driver, lambda: model.keep(ticket, [(0,)]))
+        raises(subject, driver, lambda: model.discard(ticket))
+        discarded = launch(driver, chain(1))
         model.discard(discarded)
-        _raises(subject, driver, lambda: model.discard(discarded))
-        _raises(subject, driver, lambda: model.collect(discarded))
+        raises(subject, driver, lambda: model.discard(discarded))
+        raises(subject, driver, lambda: model.collect(discarded))
         foreign = Ticket(10**9, 1)
-        _raises(subject, driver, lambda: model.collect(foreign))
-        _raises(subject, driver, lambda: model.keep(foreign, [(0,)]))
-        _raises(subject, driver, lambda: model.discard(foreign))
+        raises(subject, driver, lambda: model.collect(foreign))
+        raises(subject, driver, lambda: model.keep(foreign, [(0,)]))
+        raises(subject, driver, lambda: model.discard(foreign))
         fresh.serial([1])
         assert driver.serial([7, 8]) == fresh.serial([7, 8])
 
@@ -147,7 +134,7 @@ def a_path_that_does_not_follow_the_window_raises(subject: ModelSubject) -> None
     model = subject.model
     with driving(subject, [1, 2, 3]) as (driver,):
         before = driver.look(chain(1))
-        ticket = _launch(driver, chain(1, [2, 3]))
+        ticket = launch(driver, chain(1, [2, 3]))
         model.collect(ticket)
         for paths in ([(1,)], [(0, 2)], [(0, 1, 2, 3)], [(0, 1, 1)], [], [(0,), (0,)]):
             refuses(partial(model.keep, ticket, paths), Exception)
@@ -163,32 +150,7 @@ def rows_past_the_lanes_capacity_raise(subject: ModelSubject) -> None:
     model.prefill(lane, np.array(prompt, dtype=np.int64), Span(0, 3))
     driver = Driver(subject, prompt, lane)
     if subject.chain_width > 1:
-        _raises(subject, driver, lambda: _launch(driver, chain(1, [2])))
+        raises(subject, driver, lambda: launch(driver, chain(1, [2])))
     driver.serial([1])
-    refuses(lambda: _launch(driver, chain(1)), Exception)
+    refuses(lambda: launch(driver, chain(1)), Exception)
     model.close(lane)
-
-
-def misshapen_windows_and_masks_raise(subject: ModelSubject) -> None:
-    """Parents that come later, forced rows with branches, masks of another size, dtype or without a bit."""
-    words = (subject.model.limits.vocabulary + 31) // 32
-    full = np.full(words, 0xFFFFFFFF, dtype=np.uint32)
-    longer = np.concatenate([full, full[:1]])
-    bad: tuple[Any, ...] = (longer, full[:-1], full.astype(np.uint64), np.zeros_like(full))
-    with driving(subject, [1, 2, 3]) as (driver,):
-        for window in (
-            Window((1, 2, 3), (-1, 2, 1)),
-            Window((1, 2, 3), (-1, 0)),
-            Window((1, 2, 3), (0, 0, 1)),
-            Window((), ()),
-            Window((1, 2, 3), (-1, 0, 0), 2),
-            Window((1, 2, 3), (-1, 0, 0), 1),
-            Window((1, 2), (-1, 0), 2),
-        ):
-            _raises(subject, driver, partial(_launch, driver, window))
-        for mask in bad:
-            masked = RoundBatch((driver.window(chain(1), GREEDY, (mask,)),))
-            _raises(subject, driver, partial(subject.model.launch, masked))
-        short = driver.window(chain(1), GREEDY, ())
-        _raises(subject, driver, lambda: subject.model.launch(RoundBatch((short,))))
-        _raises(subject, driver, lambda: subject.model.launch(RoundBatch(())))

@@ -23,12 +23,14 @@ ALL_MASKS = tuple[NDArray[np.uint32] | None, ...]
 class ModelSubject:
     """A model under its contract.
 
-    `strict` models raise on every misuse of the port; `masks` and `images` tell whether it has those calls yet.
+    `strict` models raise on every misuse of the port, `pedantic` ones on misshapen values too; `masks` and `images`
+    tell whether it has those calls yet.
     `effort` scales how many cases a check tries.
     """
 
     model: TargetModel
     strict: bool = False
+    pedantic: bool = False
     masks: bool = True
     images: bool = True
     effort: int = 1
