@@ -1,4 +1,7 @@
-"""Chat templates that must be refused in one sentence, whatever they do. `CASES` holds (name, source)."""
+"""Chat templates that must be refused in one sentence, whatever they do.
+
+`CASES` holds (name, source); `ENDLESS` names those that only the clock can end.
+"""
 
 from __future__ import annotations
 
@@ -54,3 +57,5 @@ CASES: tuple[tuple[str, str], ...] = (
     ("a refusal of many lines", "{{ raise_exception('line one\nline two\x1b[31m\n' ~ 'x' * 5000) }}"),
     ("codec that would be imported", "{{ messages[0].content.encode('idna') }}{{ 1 // 0 }}"),
 )
+
+ENDLESS = frozenset({"endless loop", "endless power in one operation", "endless power while compiling"})

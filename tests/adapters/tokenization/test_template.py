@@ -13,7 +13,9 @@ import pytest
 
 from tensorfold.adapters.tokenization.render_limits import RenderLimits
 from tensorfold.adapters.tokenization.template import load_template
+from tensorfold.adapters.tokenization.tokenizer import load_tokenizer
 from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError
+from tests.adapters.tokenization.small_tokenizers import byte_level, saved
 
 HELLO = ({"role": "user", "content": "hello"},)
 TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}
@@ -69,6 +71,14 @@ def test_a_conversation_is_rendered_with_and_without_the_generation_prompt(tmp_p
 )  # fmt: skip
 def test_templates_find_what_their_authors_rely_on(tmp_path: Path, source: str, text: str) -> None:
     assert _rendered(tmp_path, source) == text
+
+
+def test_a_prompt_has_one_first_token_though_template_and_tokenizer_would_both_write_it(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(saved(tmp_path, byte_level()))
+    start = tokenizer.token_id("<|start|>")
+    with loaded(tmp_path, "{{ bos_token }}{{ messages[0].content }}", bos_token="<|start|>") as template:
+        ids = tokenizer.encode(template.render(HELLO).text)
+    assert (ids[0], ids.count(start or 0)) == (start, 1)
 
 
 def test_the_date_can_be_written_where_no_file_can_be_opened(tmp_path: Path) -> None:
@@ -138,7 +148,7 @@ def test_a_template_that_does_not_compile_is_refused_at_load_with_its_line(tmp_p
 
 def test_messages_that_are_too_many_or_nest_too_deeply_are_refused(tmp_path: Path) -> None:
     deep: Any = "x"
-    for _ in range(5000):
+    for _ in range(200_000):
         deep = [deep]
     with loaded(tmp_path, CHATML, RenderLimits(memory_bytes=128 << 20)) as template:
         with pytest.raises(TemplateError, match="nest too deeply"):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,11 @@ from tensorfold.adapters.tokenization.template import SandboxedTemplate, load_te
 from tensorfold.application.ports.tokenizer import TemplateError
 from tests.adapters.tokenization.processes import children, gone_within
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
-LIMITS = RenderLimits(memory_bytes=128 * MIB, output_bytes=1 * MIB, seconds=1.5)
+LIMITS = RenderLimits(memory_bytes=128 * MIB, output_bytes=1 * MIB, seconds=30)
+BRIEF = replace(LIMITS, seconds=1.5)
 # Does what the user says, so that one request can cost the process its life and the next need not.
 OBEDIENT = """
 {%- set word = messages[-1].content -%}
@@ -51,18 +55,24 @@ def _renderers(before: set[int]) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("word", "reason"),
-    [
-        ("loop", "ran for more than 1.5 s"),
-        ("power", "ran for more than 1.5 s"),
-        ("memory", "needed more than 128 MiB of memory"),
-        ("output", "output passed 1 MiB"),
-    ],
+    ("word", "reason"), [("memory", "needed more than 128 MiB of memory"), ("output", "output passed 1 MiB")]
 )
 def test_a_request_that_hits_a_limit_fails_alone(template: SandboxedTemplate, word: str, reason: str) -> None:
     with pytest.raises(TemplateError, match=reason):
         template.render(_said(word))
     assert template.render(_said("next")).text == "next"
+
+
+@pytest.mark.parametrize("word", ["loop", "power"])
+def test_a_request_that_takes_all_its_time_fails_alone(tmp_path: Path, word: str) -> None:
+    before = children(os.getpid())
+    (tmp_path / "chat_template.jinja").write_text(OBEDIENT)
+    template = load_template(tmp_path, BRIEF)
+    with pytest.raises(TemplateError, match=r"ran for more than 1\.5 s"):
+        template.render(_said(word))
+    assert template.render(_said("next")).text == "next"
+    template.close()
+    assert _renderers(before) == set()
 
 
 def test_one_process_serves_many_renderings(tmp_path: Path, template: SandboxedTemplate) -> None:
@@ -229,7 +239,7 @@ def test_an_answer_that_is_none_is_refused_and_its_process_ended(
     (tmp_path / "chat_template.jinja").write_text("x")
     _impostor(tmp_path, monkeypatch, answer)
     with pytest.raises(TemplateError, match=r"ended without an answer|ran for more than") as refusal:
-        load_template(tmp_path, LIMITS)
+        load_template(tmp_path, BRIEF)
     assert refusal.value.message.isprintable()
     assert _renderers(before) == set()
 
