@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.candidates import checks_of, names
-from tests.contracts.liars import LIARS, Check, Liar
 from tests.contracts.target_model import image_checks, lane_checks, mask_checks, misuse_checks, row_checks, shape_checks
+from tests.contracts.target_model.liars import LIARS, Check, Liar
 from tests.contracts.target_model.rows import ModelSubject
 
 CASES = [(liar, check) for liar in LIARS for check in liar.caught_by]
