@@ -246,4 +246,6 @@ def _position_key(seed: int, position: int) -> np.uint64:
 
 @lru_cache(maxsize=16)
 def _row_ids(vocabulary: int) -> NDArray[np.int64]:
-    return np.arange(vocabulary, dtype=np.int64)
+    ids = np.arange(vocabulary, dtype=np.int64)
+    ids.flags.writeable = False  # shared by every row of this width
+    return ids

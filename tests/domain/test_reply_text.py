@@ -67,7 +67,7 @@ def test_nothing_is_shown_after_the_end() -> None:
 
 def test_special_and_unknown_ids_show_nothing() -> None:
     text = ReplyText(TokenBytes([b"a", b"</s>"], frozenset({1})))
-    assert text.feed([1, 0, 1, 99, -1, 0]) == "aa"
+    assert text.feed([1, 0, 1, 2, 99, -1, 0]) == "aa"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Commit: where a reply ends inside a window, which rows stay, and what gates do to it."""
 
 from collections.abc import Sequence
+from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -231,6 +232,24 @@ def test_of_two_fixes_at_one_token_the_first_gate_decides() -> None:
     s = stream(gates=[At(1, (50, 51)), At(1, (60, 61))])
     assert s.commit(*whole(5)).tokens == (50,)
     assert s.forced == (51,)
+
+
+VALUES = [
+    Window((1,), (-1,)),
+    Acceptance((0,), (1,)),
+    Committed((1,), (0,), 0, None, None),
+    Cut(0, fix=(1,)),
+    Sampling(),
+    TokenBytes([b"a"]),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_what_crosses_between_the_rules_cannot_be_changed(value: object) -> None:
+    assert not hasattr(value, "__dict__")
+    for name in value.__slots__:  # type: ignore[attr-defined]
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, None)
 
 
 BAD = [
