@@ -14,8 +14,10 @@ RUN := PYTHONPATH=.pkg:. $(BIN)/python
 
 .PHONY: demo check test prove bench mutate clean
 
+# At a terminal the server is the only one that Ctrl-C reaches, so that make ends with the server's own exit code.
 demo: $(VENV)/.ready-demo
-	@exec $(BIN)/tensorfold serve demo --port $(PORT)
+	@if [ -t 0 ]; then set -m; $(BIN)/tensorfold serve demo --port $(PORT); \
+	else exec $(BIN)/tensorfold serve demo --port $(PORT); fi
 
 check: $(VENV)/.ready-test
 	@$(RUN) -m tests.gate --quick
@@ -33,12 +35,12 @@ mutate: $(VENV)/.ready-test
 	@$(RUN) -m tests.mutation
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("Python 3.11 or newer is needed, $(PYTHON) is " + sys.version.split()[0] + "; name another one with PYTHON=")'
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.ready-demo: pyproject.toml | $(VENV)/bin/python
 	@echo "setting up $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cpu]'
 	@touch $@
 
 $(VENV)/.ready-test: pyproject.toml | $(VENV)/bin/python
