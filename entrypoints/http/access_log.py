@@ -81,5 +81,7 @@ class AccessLogger:
     def _tell(self, req: falcon.Request, status: int, outcome: Outcome | None) -> None:
         if req.method in ("GET", "HEAD", "OPTIONS") and status < 400:
             return
-        seconds = self._clock() - req.context.began
-        self._log(AccessRecord(req.method, req.path, status, seconds, req.context.label, outcome))
+        # A request refused before anything looked at it has no start and no key.
+        now, known = self._clock(), req.context
+        seconds = now - known.get("began", now)
+        self._log(AccessRecord(req.method, req.path, status, seconds, known.get("label", ""), outcome))

@@ -14,6 +14,8 @@ from tensorfold.entrypoints.http import fields
 from tensorfold.entrypoints.http.fields import Flag, Integer, Mapping, Number, Sequence, Text, only, read, within
 
 MAX_STOPS = 16
+MAX_STOP_LENGTH = 1024
+MOST_TOKENS = 2**31 - 1
 SEED_RANGE = (-(2**63), 2**64 - 1)
 
 
@@ -31,6 +33,8 @@ def _stops(value: Any) -> tuple[str, ...]:
             raise fields.refuse("must be a string", at=at)
         if not stop:
             raise fields.refuse("is empty; a stop string needs at least one character", at=at)
+        if len(stop) > MAX_STOP_LENGTH:
+            raise fields.refuse(f"has {len(stop)} characters; at most {MAX_STOP_LENGTH} are taken", at=at)
     return tuple(stops)
 
 
@@ -72,7 +76,7 @@ def _no_logprobs(value: Any) -> None:
     raise fields.not_supported("asks for log probabilities, which this server does not offer")
 
 
-Positive = Annotated[int | None, read(fields.integer), within(1, None, "1 or more")]
+Positive = Annotated[int | None, read(fields.integer), within(1, MOST_TOKENS, f"from 1 to {MOST_TOKENS}")]
 GRAMMAR = "constrained output"
 
 

@@ -118,9 +118,10 @@ def test_a_boolean_must_be_a_json_boolean(field: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("max_tokens", 0, "max_tokens is 0; it must be 1 or more."),
-        ("max_tokens", -1, "max_tokens is -1; it must be 1 or more."),
-        ("max_completion_tokens", 0, "max_completion_tokens is 0; it must be 1 or more."),
+        ("max_tokens", 0, "max_tokens is 0; it must be from 1 to 2147483647."),
+        ("max_tokens", -1, "max_tokens is -1; it must be from 1 to 2147483647."),
+        ("max_completion_tokens", 0, "max_completion_tokens is 0; it must be from 1 to 2147483647."),
+        ("max_tokens", 10**4000, "max_tokens must be from 1 to 2147483647."),
         ("temperature", -0.1, "temperature is -0.1; it must be 0 or more."),
         ("top_p", 0, "top_p is 0; it must be above 0 and at most 1."),
         ("top_p", 1.01, "top_p is 1.01; it must be above 0 and at most 1."),
@@ -163,6 +164,7 @@ def test_stop_is_nothing_a_string_or_a_list(stop: Any, taken: tuple[str, ...]) -
         ([""], "stop[0]", "stop[0] is empty; a stop string needs at least one character."),
         (["a", 1], "stop[1]", "stop[1] must be a string."),
         ([None], "stop[0]", "stop[0] must be a string."),
+        (["x" * 1025], "stop[0]", "stop[0] has 1025 characters; at most 1024 are taken."),
         (7, "stop", "stop must be null, a string or a list of strings."),
         (list("abcdefghijklmnopq"), "stop", "stop holds 17 stop strings; at most 16 are taken."),
     ],

@@ -80,7 +80,7 @@ def test_a_wrong_method_is_405_with_allow(method: str, path: str, allowed: str) 
 
 
 @pytest.mark.filterwarnings("ignore:Unknown REQUEST_METHOD")
-@pytest.mark.parametrize("method", ["CONNECT", "TRACE", "PROPFIND"])
+@pytest.mark.parametrize("method", ["CONNECT", "TRACE", "PROPFIND", "WEBSOCKET"])
 def test_methods_of_other_kinds_get_a_json_error(method: str) -> None:
     result = in_process().client.simulate_request(method, "/v1/models")
     assert result.status_code in (400, 405)

@@ -92,6 +92,20 @@ def test_a_connection_serves_one_request_after_another() -> None:
         assert client.answer()[0] == 200
 
 
+def test_a_client_of_http_1_0_gets_events_without_chunks_and_the_end() -> None:
+    with on_socket() as server:
+        client = server.connect()
+        raw = json.dumps({"messages": MESSAGES, "stream": True}).encode()
+        head = f"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: {len(raw)}\r\n\r\n"
+        client.socket.sendall(head.encode() + raw)
+        status, headers = client.head()
+        assert (status, "transfer-encoding" in headers) == (200, False)
+        text = b""
+        while part := client.socket.recv(65536):
+            text += part
+        assert len(chunks_of(client.rest() + text.decode())) == 4
+
+
 def test_a_chunked_request_body_is_read() -> None:
     with on_socket() as server:
         client = server.connect()

@@ -9,7 +9,7 @@ import pytest
 
 from tensorfold.application.replies import token_sha
 from tests.entrypoints.http.fakes import FakeChat, FakeReply, Order, spelled
-from tests.entrypoints.http.wire import InProcess, checked_error, chunks_of, error_of, in_process
+from tests.entrypoints.http.wire import MESSAGES, InProcess, checked_error, chunks_of, error_of, in_process
 
 
 def stream(server: InProcess, **fields: Any) -> list[dict[str, Any]]:
@@ -245,6 +245,17 @@ def test_a_fault_while_a_stream_is_written_is_an_error_event_without_its_text() 
     assert whole.status_code == 500
     assert "secret" not in whole.text
     assert server.chat.replies[1].cancelled.is_set()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_client_that_left_while_its_request_was_read_never_starts_one(streamed: bool) -> None:
+    server = in_process()
+    body = json.dumps({"messages": MESSAGES, "stream": streamed}).encode()
+    gone = {"waitress.client_disconnected": lambda: True}
+    server.client.simulate_post("/v1/chat/completions", body=body, extras=gone)
+    assert not server.chat.orders
+    assert (server.gate.inside, server.gate.disconnections) == (0, 1)
+    assert [record.line().split()[-1] for record in server.told.access] == ["end=left"]
 
 
 def test_every_reply_is_let_go_of_once_it_is_whole() -> None:

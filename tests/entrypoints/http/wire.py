@@ -166,6 +166,11 @@ class Connection:
             found.append(chunk.decode().removesuffix("\n\n"))
         return found
 
+    def rest(self) -> str:
+        """What was received and not yet read."""
+        rest, self._buffer = self._buffer.decode(), b""
+        return rest
+
     def at_end(self) -> bool:
         """Whether the server closes the connection without another byte."""
         return not self._buffer and self.socket.recv(1) == b""
