@@ -193,10 +193,16 @@ class ChatService:
             raise RequestError(refusal.message, param=refusal.path) from None
         except TemplateError as refusal:
             raise RequestError(refusal.message, param="messages") from None
-        ids = self._tokenizer.encode(rendered.text)
+        ids = self._encode(rendered.text, "messages")
         if not ids:
             raise RequestError("The chat template made an empty prompt of these messages.", param="messages")
         return tuple(ids)
+
+    def _encode(self, text: str, param: str) -> list[int]:
+        try:
+            return self._tokenizer.encode(text)
+        except ValueError:
+            raise RequestError("The tokenizer cannot turn this text into ids.", param=param) from None
 
     def _variables(self, order: ChatOrder) -> Mapping[str, Any]:
         """The server's thinking toggle under what the request sets."""
@@ -204,7 +210,7 @@ class ChatService:
 
     def _completion_ids(self, prompt: str | tuple[int, ...]) -> tuple[int, ...]:
         if isinstance(prompt, str):
-            ids = tuple(self._tokenizer.encode(prompt))
+            ids = tuple(self._encode(prompt, "prompt"))
         else:
             ids = prompt
             top = self._scheduler.engine.model.limits.vocabulary

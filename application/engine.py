@@ -206,7 +206,7 @@ class Engine:
                 turn.stale = True
 
     def _retry_alone(self, group: list[_Turn], fault: Exception) -> None:
-        """A launch that failed is tried again, each stream alone, then without its drafts; one that still fails ends."""
+        """A launch that failed is tried again, each stream alone and without its drafts; one that still fails ends."""
         if len(group) == 1:
             self._retry_serially(group[0], fault)
             return

@@ -33,7 +33,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Ids of a text. Special tokens written in the text are recognised, as templates need."""
+        """Ids of a text. Special tokens written in it are recognised, as templates need. Raises ValueError."""
         ...
 
     def token_id(self, token: str) -> int | None:

@@ -137,6 +137,17 @@ def test_a_conversation_that_cannot_be_rendered_is_refused(scheduler: Scheduler)
     assert refusal.value.param == "tools"
 
 
+def test_a_text_the_tokenizer_cannot_take_is_refused(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(text: str) -> list[int]:
+        raise ValueError("library text")
+
+    monkeypatch.setattr(TOKENIZER, "encode", broken, raising=False)
+    for order in (CompletionOrder("x"), ChatOrder(HELLO)):
+        with pytest.raises(RequestError, match="cannot turn this text into ids") as refusal:
+            service(scheduler).complete(order) if isinstance(order, CompletionOrder) else service(scheduler).chat(order)
+        assert "library" not in refusal.value.message
+
+
 def test_an_empty_rendered_prompt_is_refused(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     template = FakeTemplate()
     monkeypatch.setattr(TOKENIZER, "encode", lambda text: [], raising=False)

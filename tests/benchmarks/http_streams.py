@@ -46,7 +46,7 @@ LAW = HashLaw(vocabulary=512, salt=7)
 
 
 class MeasuredModel(WrappedModel):
-    """Adds up the CPU time of the calls below it; with `tick_s`, draws come back on an even tick, and lateness is kept."""
+    """Adds up the CPU time of the calls below it; with `tick_s`, draws come on an even tick and lateness is kept."""
 
     def __init__(self, inner: TargetModel, tick_s: float = 0.0) -> None:
         super().__init__(inner)
@@ -190,8 +190,8 @@ def main() -> int:
         f"http_streams: {cost['us_per_token']:.1f} us of host time a streamed token (at most {MOST_US_PER_TOKEN:.0f}, "
         f"aim {AIM_US_PER_TOKEN:.0f}; hash model {cost['model_us_per_token']:.1f} us subtracted), {STREAMS} streams, "
         f"{cost['tokens']} tokens, {cost['whole']} + {paced['whole']} streams whole; rounds 10 ms apart late by "
-        f"p50 {paced['p50_ms']:.2f}, p99 {paced['p99_ms']:.2f} (at most {MOST_LATE_MS:.0f}), most {paced['most_ms']:.2f} ms "
-        f"over {paced['rounds']} rounds{'; MISSED: ' + ', '.join(missed) if missed else ''}"
+        f"p50 {paced['p50_ms']:.2f}, p99 {paced['p99_ms']:.2f} (at most {MOST_LATE_MS:.0f}), "
+        f"most {paced['most_ms']:.2f} ms over {paced['rounds']} rounds{'; MISSED: ' + ', '.join(missed) if missed else ''}"
     )
     return 1 if missed and flags.require else 0
 
