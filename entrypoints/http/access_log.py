@@ -83,5 +83,5 @@ class AccessLogger:
             return
         # A request refused before anything looked at it has no start and no key.
         now, known = self._clock(), req.context
-        seconds = now - known.get("began", now)
-        self._log(AccessRecord(req.method, req.path, status, seconds, known.get("label", ""), outcome))
+        seconds = now - getattr(known, "began", now)
+        self._log(AccessRecord(req.method, req.path, status, seconds, getattr(known, "label", ""), outcome))
