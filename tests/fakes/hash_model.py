@@ -8,8 +8,10 @@ never depends on the rows beside it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from time import perf_counter
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +41,22 @@ from tests.fakes.hash_launch import DrawnRows, HashLaunch, PlannedWindow, plan_w
 from tests.fakes.hash_law import HashLaw, absorb_all
 from tests.fakes.misuse import MisuseError
 
+Call = TypeVar("Call", bound=Callable[..., Any])
 DEFAULT_COSTS = ModelCosts(rows_ms=((1, 1.0), (2, 1.05), (4, 1.1), (8, 1.2), (16, 1.4), (64, 2.4)), prefill_row_ms=0.05)
+
+
+def _noting(call: Call) -> Call:
+    """Keeps what a misused call said in the model's `misuses`: an engine that recovers must not hide it from a test."""
+
+    @wraps(call)
+    def noted(self: HashModel, *arguments: Any, **named: Any) -> Any:
+        try:
+            return call(self, *arguments, **named)
+        except (MisuseError, KeyError) as error:
+            self.misuses.append(f"{call.__name__}: {error}")
+            raise
+
+    return cast(Call, noted)
 
 
 class HashModel:
@@ -48,7 +65,8 @@ class HashModel:
     `stop_ids` are only kept for tests to read. `context` bounds a lane's capacity, `max_lanes` the lanes open at once.
     `head` proposes chains. With `audit` every keep is recorded and `trail(lane)` tells what a lane absorbed, closed
     lanes included. With `one_thread` the first call that touches a lane binds the model to its thread.
-    `host_seconds` is the time spent inside this model's own calls.
+    `host_seconds` is the time spent inside this model's own calls; `misuses` says what was wrong with each call that
+    broke the port's rules, for tests of engines that recover from any error.
     """
 
     def __init__(
@@ -76,6 +94,7 @@ class HashModel:
         self.head = head
         self.audit = audit
         self.host_seconds = 0.0
+        self.misuses: list[str] = []
         self.launches = 0
         self.rows = 0
         self._limits = ModelLimits(
@@ -118,6 +137,7 @@ class HashModel:
         self._enter()
         return self._add(HashLane(self.law.start, capacity), LaneTrail())
 
+    @_noting
     def close(self, lane: Lane) -> None:
         """Free a lane, and its rows of a launch not yet kept."""
         self._enter()
@@ -128,6 +148,7 @@ class HashModel:
                 del self._launched[ticket]
                 self._orphans.add(ticket)
 
+    @_noting
     def fork(self, lane: Lane) -> Lane:
         """A second lane with the same committed state and capacity."""
         self._enter()
@@ -156,6 +177,7 @@ class HashModel:
 
     # Work
 
+    @_noting
     def prefill(self, lane: Lane, ids: NDArray[np.int64], span: Span) -> Ticket:
         """Absorb a span of the prompt at once."""
         began = perf_counter()
@@ -179,6 +201,7 @@ class HashModel:
         self.host_seconds += perf_counter() - began
         return ticket
 
+    @_noting
     def launch(self, batch: RoundBatch) -> Ticket:
         """Check and hash every row; draws are made when they are collected."""
         began = perf_counter()
@@ -204,6 +227,7 @@ class HashModel:
         self.host_seconds += perf_counter() - began
         return launch.ticket
 
+    @_noting
     def collect(self, ticket: Ticket) -> Draws:
         """The draws of a launch, or none for a prefill's ticket."""
         began = perf_counter()
@@ -217,6 +241,7 @@ class HashModel:
         self.host_seconds += perf_counter() - began
         return Draws(launch.draws, prints=launch.prints)
 
+    @_noting
     def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
         """Commit the rows of each path."""
         began = perf_counter()
@@ -238,6 +263,7 @@ class HashModel:
         self._retire(launch)
         self.host_seconds += perf_counter() - began
 
+    @_noting
     def discard(self, ticket: Ticket) -> None:
         """Forget a launch; harmless for one that its lanes' closing already forgot."""
         self._enter()
@@ -252,6 +278,7 @@ class HashModel:
             if lane is not None and lane.provisional == ticket.id:
                 lane.provisional = None
 
+    @_noting
     def propose(self, ticket: Ticket, paths: Sequence[Path], spec: ProposeSpec) -> Sequence[Chain | Lattice | None]:
         """Chains of the head from the kept rows; None for each window without a head."""
         began = perf_counter()
@@ -277,6 +304,7 @@ class HashModel:
 
     # Images
 
+    @_noting
     def export(self, lane: Lane) -> LaneImage:
         """The committed state."""
         self._enter()
@@ -334,7 +362,9 @@ class HashModel:
                 raise MisuseError("the model was called from a second thread")
 
     def _settled(self, lane: Lane, call: str) -> HashLane:
-        found = self._lanes[lane]
+        found = self._lanes.get(lane)
+        if found is None:
+            raise MisuseError(f"{call} on lane {lane}, which is not open")
         if found.provisional is not None:
             raise MisuseError(f"{call} on lane {lane}, whose launch was neither kept nor discarded")
         return found

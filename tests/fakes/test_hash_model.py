@@ -218,3 +218,14 @@ def test_a_graph_reuses_lane_numbers_and_overwrites_old_draws() -> None:
     assert second == first
     _launch(model, second, 1, chain(2))
     assert list(draws.tokens[0]) == [POISON]
+
+
+def test_every_misuse_is_remembered() -> None:
+    model = HashModel()
+    lane = _lane(model, [1, 2])
+    assert model.misuses == []
+    with pytest.raises(MisuseError):
+        _launch(model, lane, 9, chain(1))
+    with pytest.raises(KeyError):
+        model.close(99)
+    assert [line.split(":")[0] for line in model.misuses] == ["launch", "close"]
