@@ -21,6 +21,8 @@ MIX_B = 0x94D049BB133111EB
 _STEP = np.uint64(STATE_STEP)
 _A, _B = np.uint64(MIX_A), np.uint64(MIX_B)
 _30, _27, _31, _40, _16, _32 = (np.uint64(n) for n in (30, 27, 31, 40, 16, 32))
+# Rows up to which plain integers are faster than arrays.
+_FEW = 3
 _ONE, _LOW = np.uint64(1), np.uint64(0xFFFF)
 
 
@@ -46,12 +48,17 @@ def absorb_all(state: int, ids: Sequence[int]) -> int:
 
 
 def _mix_rows(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    _mix_most(z)
+    z ^= z >> _31
+    return z
+
+
+def _mix_most(z: NDArray[np.uint64]) -> None:
+    """`mix` without its last step, which changes none of the upper 31 bits."""
     z ^= z >> _30
     z *= _A
     z ^= z >> _27
     z *= _B
-    z ^= z >> _31
-    return z
 
 
 def absorb_rows(states: NDArray[np.uint64], tokens: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -77,12 +84,16 @@ class HashLaw:
     habit_share: float = 0.0
     _keys: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
     _follow: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    _step: np.float32 = field(init=False, repr=False, compare=False)
+    _grid: np.uint32 = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ids = np.arange(self.vocabulary, dtype=np.uint64)
         object.__setattr__(self, "_keys", (ids * np.uint64(ID_STEP))[None, :])
         follow = _mix_rows(ids + np.uint64(mix(self.salt ^ WORD))) % np.uint64(self.vocabulary)
         object.__setattr__(self, "_follow", follow.astype(np.int64))
+        object.__setattr__(self, "_step", np.float32(self.spread / (1 << 24)))
+        object.__setattr__(self, "_grid", np.uint32(0xFFFFFFFF << (23 - self.mantissa_bits) & 0xFFFFFFFF))
 
     @property
     def start(self) -> int:
@@ -99,17 +110,30 @@ class HashLaw:
 
     def logits(self, states: NDArray[np.uint64], tokens: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float32]:
         """Rows of logits [R, vocabulary] for states [R]; `tokens[r]` is the last id that state r absorbed."""
-        z = _mix_rows(states[:, None] ^ self._keys)
+        z = states[:, None] ^ self._keys
+        _mix_most(z)
         z >>= _40
         rows = z.astype(np.float32)
-        rows *= np.float32(self.spread / (1 << 24))
+        rows *= self._step
         bits = rows.view(np.uint32)
-        bits &= np.uint32(0xFFFFFFFF << (23 - self.mantissa_bits) & 0xFFFFFFFF)
+        bits &= self._grid
+        if len(rows) <= _FEW:
+            for row, state, token in zip(rows, states.tolist(), tokens, strict=True):
+                self._finish(row, state, int(token))
+            return rows
         if self.habit_share > 0.0:
             self._lift_habits(rows, states, tokens)
         if self.tie_share > 0.0:
             self._tie_tops(rows, states)
         return rows
+
+    def _finish(self, row: NDArray[np.float32], state: int, token: int) -> None:
+        """Habit and tie of one row: what the array forms below do, without their fixed cost."""
+        if state >> 32 & 0xFFFF < round(self.habit_share * 0x10000):
+            row[self._follow[token]] = self.spread * 1.5
+        if state & 0xFFFF < round(self.tie_share * 0x10000):
+            best = int(row.argmax())
+            row[(best + (state >> 16) % (self.vocabulary - 1) + 1) % self.vocabulary] = row[best]
 
     def _lift_habits(
         self, rows: NDArray[np.float32], states: NDArray[np.uint64], tokens: Sequence[int] | NDArray[np.int64]
