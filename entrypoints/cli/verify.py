@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from tensorfold.application.ports.checkpoints import RefusedError
@@ -29,12 +30,17 @@ def verify(flags: argparse.Namespace) -> int:
     scheduler.start()
     try:
         scheduler.wait_ready()
-        for line in report_lines(checked, scheduler):
+        notes = report_lines(checked, scheduler)
+        for line in notes:
             quiet(line)
         report = prove(scheduler, checked.tokenizer, quiet, flags.seed)
     finally:
         scheduler.stop(10.0)
-    _show(checked.name, report, time.monotonic() - began, as_json=flags.json)
+    seconds = time.monotonic() - began
+    if flags.json:
+        print(json.dumps(_object(checked.name, report, seconds, notes)), flush=True)
+    else:
+        _show(checked.name, report, seconds)
     return 0 if report.passed else 1
 
 
@@ -46,10 +52,7 @@ def prove(scheduler: Scheduler, tokenizer: Any, quiet: Any, seed: int) -> Report
         raise RefusedError(f"the serial reference could not be made: {failure}") from None
 
 
-def _show(name: str, report: Report, seconds: float, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(_object(name, report, seconds)), flush=True)
-        return
+def _show(name: str, report: Report, seconds: float) -> None:
     print()
     heads = f"{'mode':28} {'tokens':>7} {'differ':>7} {'kept':>6} {'refused':>8} {'stops inside':>13}"
     print(f"{heads}  drafts kept/verified by source")
@@ -73,7 +76,7 @@ def _line(row: Row) -> str:
     )
 
 
-def _object(name: str, report: Report, seconds: float) -> dict[str, Any]:
+def _object(name: str, report: Report, seconds: float, notes: Sequence[str]) -> dict[str, Any]:
     return {
         "model": name,
         "passed": report.passed,
@@ -81,6 +84,7 @@ def _object(name: str, report: Report, seconds: float) -> dict[str, Any]:
         "differences": report.differences,
         "seconds": round(seconds, 1),
         "reasons": list(report.reasons),
+        "notes": list(notes),
         "modes": [_row_object(row) for row in report.rows],
     }
 

@@ -1,4 +1,4 @@
-"""`make prove`: the long proofs, each a part that also runs alone with `--part NAME`. The last line names what failed."""
+"""`make prove`: the long proofs, each a part that also runs alone with `--part NAME`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def main() -> int:
             failed.append(name)
     if flags.part is None:
         print(
-            f"prove: {len(PARTS) - len(failed)} parts hold, {len(failed)} fail {failed}, {time.monotonic() - began:.0f} s"
+            f"prove: {len(PARTS) - len(failed)} parts hold, {len(failed)} fail {failed}, "
+            f"{time.monotonic() - began:.0f} s"
         )
     return 1 if failed else 0
 
