@@ -1,1 +1,1 @@
-"""The MLX backend: loads a plan's tensors and runs its rows."""
+"""The MLX backend: plans become running decoders on a Mac's GPU or on a CPU."""

@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.kernels.cpu.row_steps import SIZES, exact_steps, row_calls
+from tensorfold.kernels.cpu.workers import Workers
 
 Rows = NDArray[np.float32]
 Block = tuple[Rows, Rows]
 NEVER = np.float32(-np.inf)
 BLOCK = 64
 """Keys per block: of 32 to 512 the fastest for one row of 64-wide heads, and within a quarter of the best for many."""
+_ALONE = 512
+"""Queries times blocks below which handing groups to other threads costs more than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +40,35 @@ class Sight:
 class BlockedAttention:
     """Softmax attention of `queries` over key blocks; `steps` are the query counts that keep a query's bits."""
 
-    def __init__(self, head_dim: int, steps: tuple[int, ...] | None = None) -> None:
+    def __init__(self, head_dim: int, workers: Workers, steps: tuple[int, ...] | None = None) -> None:
         self.head_dim = head_dim
+        self._workers = workers
         self.steps = self._measured() if steps is None else steps
 
     def __call__(self, queries: Rows, blocks: Sequence[Block], sight: Sight) -> Rows:
         """Results [G, P, D] of `queries` [G, P, D], already scaled, over blocks of keys and values [G, b, BLOCK, D]."""
-        count = queries.shape[1]
+        groups, count, _ = queries.shape
         out = np.empty_like(queries)
+
+        def read(start: int, stop: int) -> None:
+            own = [(keys[start:stop], values[start:stop]) for keys, values in blocks]
+            self._read(queries[start:stop], own, sight, out[start:stop])
+
+        if groups * count * sum(keys.shape[1] for keys, _ in blocks) < _ALONE:
+            read(0, groups)
+        else:
+            self._workers.share(groups, read)
+        return out
+
+    def _read(self, queries: Rows, blocks: Sequence[Block], sight: Sight, out: Rows) -> None:
+        groups, count, dim = queries.shape
         for start, stop, size in row_calls(count, self.steps):
-            part = np.zeros((queries.shape[0], size, self.head_dim), np.float32)
+            part = np.zeros((groups, size, dim), np.float32)
             part[:, : stop - start] = queries[:, start:stop]
             positions = np.full(size, sight.positions[stop - 1])
             positions[: stop - start] = sight.positions[start:stop]
             made = _attend(part, blocks, Sight(positions, sight.first, sight.window))
             out[:, start:stop] = made[:, : stop - start]
-        return out
 
     def _measured(self) -> tuple[int, ...]:
         generator = np.random.default_rng(self.head_dim)
@@ -61,7 +77,8 @@ class BlockedAttention:
 
         def call(rows: Rows) -> Rows:
             sight = Sight(np.full(len(rows), 2 * BLOCK - 3), 0)
-            return _attend(rows[None], [(keys, values)], sight)[0]
+            made: Rows = _attend(rows[None], [(keys, values)], sight)[0]
+            return made
 
         return exact_steps(call, samples)
 

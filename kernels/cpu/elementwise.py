@@ -17,7 +17,9 @@ def rms_norm(rows: Rows, weight: Rows | None, eps: float) -> Rows:
     mean = np.add.reduce(rows * rows, axis=-1, keepdims=True)
     mean /= np.float32(rows.shape[-1])
     mean += np.float32(eps)
-    normed: Rows = rows * (ONE / np.sqrt(mean))
+    np.sqrt(mean, out=mean)
+    np.divide(ONE, mean, out=mean)
+    normed: Rows = np.multiply(rows, mean)
     if weight is not None:
         normed *= weight
     return normed

@@ -12,16 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.float32]
-SIZES = (4, 8, 16, 32, 64)
-_MOST_PADDING = 16
+SIZES = (4, 8, 16)
 
 
 def exact_steps(call: Callable[[Rows], Rows], samples: Rows, sizes: Sequence[int] = SIZES) -> tuple[int, ...]:
     """Sizes, ascending, between which each row of `call` keeps its bits whatever its slot and its neighbours.
 
     `call` maps float32 [S, K] to [S, N] for every S in `sizes`; `samples` are at least max(sizes) rows [.., K]. Of the
-    classes found, one that serves few rows cheaply (a size up to 16) and many at once is taken. Empty when no size
-    keeps its own rows apart.
+    classes found the one that reaches the largest size is taken. Empty when no size keeps its own rows apart.
     """
     classes: list[tuple[list[int], Rows]] = []
     for size in sorted(sizes):
@@ -34,7 +32,7 @@ def exact_steps(call: Callable[[Rows], Rows], samples: Rows, sizes: Sequence[int
                 break
         else:
             classes.append(([size], made))
-    best = max((members for members, _ in classes), key=_merit, default=[])
+    best = max((members for members, _ in classes), key=lambda members: members[-1], default=[])
     return tuple(best)
 
 
@@ -67,7 +65,3 @@ def _settled(call: Callable[[Rows], Rows], rows: Rows) -> Rows | None:
     alone[middle] = rows[0]
     same = np.array_equal(turned[::-1], made) and np.array_equal(call(alone)[middle], made[0])
     return made if same else None
-
-
-def _merit(members: list[int]) -> tuple[bool, int, int]:
-    return members[0] <= _MOST_PADDING, members[-1], -members[0]

@@ -29,7 +29,9 @@ def pack(codes: NDArray[np.int64], bits: int) -> NDArray[np.uint32]:
 
 def dequantize(words: NDArray[np.uint32], scales: Floats, biases: Floats, bits: int, group: int) -> Floats:
     """Values [..., K] of codes with `scales` and `biases` [..., K / group]."""
-    return unpack(words, bits) * np.repeat(scales, group, axis=-1) + np.repeat(biases, group, axis=-1)
+    codes = unpack(words, bits).astype(np.float64)
+    values: Floats = codes * np.repeat(scales, group, axis=-1) + np.repeat(biases, group, axis=-1)
+    return values
 
 
 def quantize(values: Floats, bits: int, group: int) -> tuple[NDArray[np.uint32], Floats, Floats]:

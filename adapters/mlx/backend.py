@@ -1,0 +1,48 @@
+"""The MLX backend's front door: is MLX here, and from a described checkpoint to a checked, running model.
+
+Imports MLX only when it is asked to load. Nothing is printed: progress goes line by line to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tensorfold.adapters.mlx.runtime import current, missing
+from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.target_model import TargetModel
+from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.plans import DecoderPlan
+
+
+class MlxBackend:
+    """A `Backend`; load checks are remembered below `cache`."""
+
+    name = "mlx"
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+
+    def missing(self) -> str | None:
+        """None when MLX can run here; otherwise one sentence that names what to install."""
+        return missing()
+
+    def load(
+        self,
+        plan: DecoderPlan,
+        bound: Mapping[str, Bound],
+        facts: CheckpointFacts,
+        *,
+        name: str,
+        context: int,
+        max_streams: int,
+        on_progress: Callable[[str], None],
+    ) -> TargetModel:
+        """Read the weights, check rows and measure costs. Raises RefusedError."""
+        sentence = missing()
+        if sentence is not None:
+            raise RefusedError(sentence)
+        from tensorfold.adapters.mlx.loader import Loading
+
+        loading = Loading(plan, bound, facts, current(), on_progress)
+        return loading.model(self._cache / "checks", name=name, context=context, max_streams=max_streams)

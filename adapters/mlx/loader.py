@@ -1,0 +1,115 @@
+"""From a bound plan to a checked model: which arithmetic rows get, the decoder, the load check, limits and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tensorfold.adapters.mlx.check_cache import CheckCache, Finding, sources_digest
+from tensorfold.adapters.mlx.decoder import Decoder
+from tensorfold.adapters.mlx.forward import Forward
+from tensorfold.adapters.mlx.model import MlxModel
+from tensorfold.adapters.mlx.row_check import Allowed, RowCheck, Wanted
+from tensorfold.adapters.mlx.rows import RowOps
+from tensorfold.adapters.mlx.rows_cpu import CpuRows
+from tensorfold.adapters.mlx.rows_library import LibraryRows
+from tensorfold.adapters.mlx.runtime import Runtime
+from tensorfold.adapters.mlx.timings import measure
+from tensorfold.adapters.mlx.weights import WeightReader
+from tensorfold.application.ports.checkpoints import CheckpointFacts
+from tensorfold.application.ports.target_model import ModelIdentity, ModelLimits
+from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.domain.sampling import RULE
+
+A = TypeVar("A")
+BATCH_ROWS = 64
+SLICE = 64
+_MOST_UNPACKED = 8 << 30
+
+
+class Loading:
+    """One model being loaded. Nothing is read before `decoder` or `model` is called."""
+
+    def __init__(
+        self,
+        plan: DecoderPlan,
+        bound: Mapping[str, Bound],
+        facts: CheckpointFacts,
+        runtime: Runtime,
+        say: Callable[[str], None],
+    ) -> None:
+        self._plan, self._bound, self._facts, self._runtime, self._say = plan, bound, facts, runtime, say
+
+    def model(self, checks: Path, *, name: str, context: int, max_streams: int) -> MlxModel[Any]:
+        """The model, its rows checked now or by an earlier start whose finding lies in `checks`."""
+        if self._runtime.cpu:
+            return self._checked(CpuRows(unpack=self._fits_unpacked()), checks, name, context, max_streams)
+        return self._checked(LibraryRows(self._plan.activation), checks, name, context, max_streams)
+
+    def decoder(self, ops: RowOps[A]) -> Decoder[A]:
+        """The decoder over some device's operations, all weights read."""
+        return Decoder(ops, self._plan, WeightReader(self._bound, self._facts, self._say))
+
+    def _fits_unpacked(self) -> bool:
+        """Whether all matrices may be held in float32: within 8 GiB and half of the machine's memory."""
+        size = 4 * sum(prod(b.slot.shape) for b in self._bound.values())
+        return size <= min(_MOST_UNPACKED, self._runtime.memory // 2)
+
+    def _checked(self, ops: RowOps[A], checks: Path, name: str, context: int, max_streams: int) -> MlxModel[A]:
+        forward = Forward(self.decoder(ops))
+        plan = self._plan
+        wanted = Wanted(plan.max_window, plan.tree_window, BATCH_ROWS, max_streams, SLICE, context)
+        identity = self._identity(ops, name)
+        finding = self._finding(forward, wanted, identity, checks)
+        limits = self._limits(wanted, finding.allowed)
+        return MlxModel(forward, identity, limits, finding.costs, most_lanes=max(64, 2 * max_streams))
+
+    def _identity(self, ops: RowOps[A], name: str) -> ModelIdentity:
+        return ModelIdentity(
+            name=name,
+            weights=self._facts.digest,
+            runtime=self._runtime.version,
+            device=self._runtime.device,
+            kernels=sources_digest(),
+            sampler_rule=RULE,
+            extra=(("rows", ops.dtype), ("arithmetic", ops.detail)),
+        )
+
+    def _finding(self, forward: Forward[A], wanted: Wanted, identity: ModelIdentity, checks: Path) -> Finding:
+        key = {
+            "weights": identity.weights,
+            "runtime": identity.runtime,
+            "device": identity.device,
+            "kernels": identity.kernels,
+            "extra": [list(pair) for pair in identity.extra],
+            "wanted": [wanted.chain, wanted.tree, wanted.batch_rows, wanted.streams, wanted.slice, wanted.context],
+        }
+        cache = CheckCache(checks)
+        known = cache.read(key)
+        if known is not None:
+            self._say("rows were checked on this machine before")
+            return known
+        allowed = RowCheck(forward, wanted, self._runtime.device.split(" ")[0], self._say).run()
+        self._say("measuring launches")
+        finding = Finding(allowed, measure(forward, wanted, allowed))
+        cache.write(key, finding)
+        return finding
+
+    def _limits(self, wanted: Wanted, allowed: Allowed) -> ModelLimits:
+        return ModelLimits(
+            vocabulary=self._plan.head.vocabulary,
+            context=wanted.context,
+            chain_width=allowed.chain,
+            tree_width=allowed.tree,
+            max_streams=wanted.streams,
+            batch_rows=wanted.batch_rows,
+            shares_rounds=allowed.shares,
+            resume="chunk",
+            prefill_slice=allowed.slice,
+            sampler_rule=RULE,
+            draft_context=allowed.draft_context,
+            notes=tuple(allowed.notes),
+        )

@@ -1,0 +1,168 @@
+"""Rows through MLX's own operations: a Mac's GPU, or a CPU when matrices stay as stored.
+
+MLX may choose another kernel for another row count, so nothing here promises equal bits: the load check measures at
+which widths they are equal on this device, and one row a round is always right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.adapters.mlx.blocks.key_values_library import LibraryKeyValues
+from tensorfold.adapters.mlx.rows import KeyValues, Product
+from tensorfold.adapters.mlx.weights import Codes, Matrix, Values
+from tensorfold.domain.families.ops import Attention
+
+DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
+
+
+class LibraryRows:
+    """`RowOps` of MLX's default device, with rows of `dtype`."""
+
+    detail = "mlx rows"
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self._dtype = DTYPES[dtype]
+
+    def embedding(self, matrix: Matrix) -> Callable[[NDArray[np.int64]], mx.array]:
+        """Rows of the table; affine rows are gathered, then unpacked."""
+        stored = matrix.stored
+        if isinstance(stored, Values):
+            table = self._dense(stored)
+            return lambda ids: table[mx.array(ids)].astype(self._dtype)
+        words, scales, biases = self._codes(stored)
+
+        def look_up(ids: NDArray[np.int64]) -> mx.array:
+            at = mx.array(ids)
+            rows = mx.dequantize(words[at], scales[at], biases[at], group_size=stored.group, bits=stored.bits)
+            return rows.astype(self._dtype)
+
+        return look_up
+
+    def product(self, matrices: Sequence[Matrix]) -> Product[mx.array]:
+        """One MLX product for each matrix, results side by side."""
+        parts = [self._one(matrix) for matrix in matrices]
+        if len(parts) == 1:
+            return parts[0]
+        return lambda rows: mx.concatenate([part(rows) for part in parts], axis=-1)
+
+    def _one(self, matrix: Matrix) -> Product[mx.array]:
+        stored = matrix.stored
+        bias = None if matrix.bias is None else mx.array(matrix.bias).astype(self._dtype)
+        if isinstance(stored, Values):
+            weight = self._dense(stored)
+            _settle(weight, bias)
+
+            def dense(rows: mx.array) -> mx.array:
+                made = (rows.astype(weight.dtype) @ weight.T).astype(self._dtype)
+                return made if bias is None else made + bias
+
+            return dense
+        words, scales, biases = self._codes(stored)
+        _settle(words, scales, biases, bias)
+
+        def affine(rows: mx.array) -> mx.array:
+            made = mx.quantized_matmul(
+                rows, words, scales, biases, transpose=True, group_size=stored.group, bits=stored.bits
+            ).astype(self._dtype)
+            return made if bias is None else made + bias
+
+        return affine
+
+    def _dense(self, values: Values) -> mx.array:
+        raw = mx.array(values.raw)
+        return raw.view(mx.bfloat16) if values.dtype == "BF16" else raw
+
+    def _codes(self, codes: Codes) -> tuple[mx.array, mx.array, mx.array]:
+        """Words, scales and biases; scales in the rows' dtype, since theirs would decide it."""
+        words, scales, biases = mx.array(codes.words), mx.array(codes.scales), mx.array(codes.biases)
+        return words, scales.astype(self._dtype), biases.astype(self._dtype)
+
+    def constant(self, values: NDArray[np.float32]) -> mx.array:
+        """In the rows' dtype."""
+        made = mx.array(values).astype(self._dtype)
+        _settle(made)
+        return made
+
+    def norm(self, rows: mx.array, weight: mx.array | None, eps: float) -> mx.array:
+        """RMS norm over the last axis."""
+        return mx.fast.rms_norm(rows, weight, eps)
+
+    def add(self, left: mx.array, right: mx.array) -> mx.array:
+        """Elementwise sum."""
+        return left + right
+
+    def scale(self, rows: mx.array, factor: float) -> mx.array:
+        """Every value times `factor`."""
+        return rows * mx.array(factor, dtype=self._dtype)
+
+    def columns(self, rows: mx.array, start: int, stop: int) -> mx.array:
+        """Columns start..stop."""
+        return rows[:, start:stop]
+
+    def heads(self, rows: mx.array, count: int) -> mx.array:
+        """[R, count, D]."""
+        return rows.reshape(rows.shape[0], count, -1)
+
+    def turn(self, heads: mx.array, cos: mx.array, sin: mx.array, interleaved: bool) -> mx.array:
+        """Rotary embedding, in float32 between two roundings."""
+        half = cos.shape[-1]
+        wide = heads.astype(mx.float32)
+        if interleaved:
+            first, second = wide[..., 0 : 2 * half : 2], wide[..., 1 : 2 * half : 2]
+            pairs = mx.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)
+            turned = [pairs.reshape(*heads.shape[:-1], 2 * half)]
+        else:
+            first, second = wide[..., :half], wide[..., half : 2 * half]
+            turned = [first * cos - second * sin, second * cos + first * sin]
+        return mx.concatenate([*turned, wide[..., 2 * half :]], axis=-1).astype(heads.dtype)
+
+    def angles(self, values: NDArray[np.float32]) -> mx.array:
+        """Cosines and sines stay in float32 whatever the rows' dtype."""
+        return mx.array(values)
+
+    def gated_silu(self, gate: mx.array, up: mx.array) -> mx.array:
+        """gate * sigmoid(gate) * up."""
+        return gate * mx.sigmoid(gate) * up
+
+    def pick(self, rows: mx.array, index: Sequence[int]) -> mx.array:
+        """Some rows."""
+        return rows[mx.array(list(index))]
+
+    def span(self, rows: mx.array, start: int, stop: int) -> mx.array:
+        """Rows start..stop."""
+        return rows[start:stop]
+
+    def join(self, parts: Sequence[mx.array]) -> mx.array:
+        """Parts one below another."""
+        return parts[0] if len(parts) == 1 else mx.concatenate(list(parts), axis=0)
+
+    def key_values(self, op: Attention, capacity: int) -> LibraryKeyValues:
+        """Empty state of an attention layer."""
+        return LibraryKeyValues(op, capacity, self._dtype)
+
+    def settle(self, states: Sequence[KeyValues[mx.array]]) -> None:
+        """Evaluate the buffers, so that graphs do not grow from chunk to chunk."""
+        mx.eval([buffer for state in states if isinstance(state, LibraryKeyValues) for buffer in state.buffers()])
+
+    def start(self, rows: mx.array) -> None:
+        """Queue the rows' graph."""
+        mx.async_eval(rows)  # type: ignore[no-untyped-call]
+
+    def host(self, rows: mx.array) -> NDArray[np.float32]:
+        """Wait, and copy to the host."""
+        return np.array(rows.astype(mx.float32), copy=True)
+
+    def close(self) -> None:
+        """Hand freed buffers back to the system."""
+        mx.clear_cache()
+
+
+def _settle(*arrays: mx.array | None) -> None:
+    """Evaluate now: a lazy array could not leave the thread, and would hold the file's bytes."""
+    mx.eval([array for array in arrays if array is not None])

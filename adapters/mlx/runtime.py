@@ -1,0 +1,79 @@
+"""The MLX library itself: whether it is here and new enough, and what names the device it runs on.
+
+Importing this module does not import MLX. Every sentence names the command that mends what it refuses.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+LEAST = (0, 32, 2)
+_PACKAGE = "'mlx>=0.32.2'" if sys.platform == "darwin" else "'mlx[cpu]>=0.32.2'"
+INSTALL = f"pip install -U {_PACKAGE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What rows are computed with. `cpu` tells whether MLX's device is a processor; `memory` is its RAM in bytes."""
+
+    version: str
+    device: str
+    cpu: bool
+    memory: int
+
+
+def missing() -> str | None:
+    """None when MLX can run here, else one sentence with the line that installs it."""
+    try:
+        importlib.import_module("mlx.core")
+    except ImportError:
+        return f"MLX is not installed for this machine: run `{INSTALL}`."
+    version = _version()
+    if _numbers(version) < LEAST:
+        least = ".".join(map(str, LEAST))
+        return f"MLX {version} is older than {least}, the oldest that is read here: run `{INSTALL}`."
+    return None
+
+
+def current() -> Runtime:
+    """The runtime of this process; MLX must not be missing."""
+    import mlx.core as mx
+    import numpy as np
+
+    cpu = mx.default_device().type == mx.DeviceType.cpu
+    version = f"mlx {_version()}, numpy {np.__version__}" if cpu else f"mlx {_version()}"
+    device = f"cpu {_processor()}, {os.cpu_count()} threads" if cpu else f"gpu {_processor()}"
+    return Runtime(version, device, cpu, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _version() -> str:
+    module = importlib.import_module("mlx.core")
+    return str(getattr(module, "__version__", ""))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version; an unreadable one counts as the oldest."""
+    numbers = []
+    for part in version.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
+
+
+def _processor() -> str:
+    """The processor's own name where the system tells it, else its architecture."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
