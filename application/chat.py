@@ -7,7 +7,7 @@ in the engine's. Knows no HTTP: orders and events are plain values.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,6 +132,10 @@ class Reply:
             return ReplyError(event.message, event.code)
         assert isinstance(event, Cancelled)
         return ReplyError("The request was cancelled.")
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Call `heard` after every event from now on, and once now; it must not wait."""
+        self._generation.listen(heard)
 
     def cancel(self) -> None:
         """End the request at its next round; harmless afterwards."""

@@ -99,7 +99,9 @@ class Drafting:
             return chain(stream.pending, (), stream.forced), None
         if proposal.parents is None:
             return chain(stream.pending, proposal.tokens[:rows], stream.forced), proposal.source
-        return tree(stream.pending, proposal.tokens[:rows], proposal.parents[:rows]), proposal.source
+        window = tree(stream.pending, proposal.tokens[:rows], proposal.parents[:rows])
+        # A tree of one branch is a chain, and chains have a width of their own.
+        return window.truncated(self._limits.chain_width) if window.is_chain else window, proposal.source
 
     # -- proposing -----------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ _NUMBERS = itertools.count(1)
 class Generation:
     """One submitted request. `next` is for one reader; `cancel` may be called from any thread, any number of times."""
 
-    __slots__ = ("_events", "cancelled", "id", "oracle", "request", "submitted", "wake")
+    __slots__ = ("_events", "_heard", "cancelled", "id", "oracle", "request", "submitted", "wake")
 
     def __init__(self, request: GenerationRequest, submitted: float, wake: Callable[[], None]) -> None:
         self.id = f"{next(_NUMBERS):x}"
@@ -33,10 +33,21 @@ class Generation:
         self.oracle: DraftSource | None = None
         self.wake = wake
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._heard: Callable[[], None] | None = None
 
     def deliver(self, event: Event) -> None:
         """Hand an event to the reader; called by the engine thread."""
         self._events.put(event)
+        if self._heard is not None:
+            self._heard()
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Call `heard` after every event from now on, and once now; it runs on the engine's thread and must not wait.
+
+        A reader of many replies needs no thread per reply that way: it reads with a timeout of 0 what was heard.
+        """
+        self._heard = heard
+        heard()
 
     def next(self, timeout: float) -> Event | None:
         """The next event, or None when `timeout` seconds brought none. Nothing follows the end of a reply."""

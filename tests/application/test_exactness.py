@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import threading
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tensorfold.application.planting import PlantedDrafts, Tally
 from tensorfold.application.replies import Ended
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.copies import CopySourceFactory
@@ -70,7 +72,7 @@ def replies_of(
         got = [read(g) for g in [scheduler.submit(request(case)) for case in cases]]
         idle(scheduler)
         assert not scheduler.check_integrity()
-        assert model.lanes() == () and model.unsettled() == ()
+        assert model.lanes() == () and model.unsettled() == () and not model.misuses
     return got
 
 
@@ -287,3 +289,16 @@ def test_a_model_whose_rows_do_not_share_takes_streams_in_turn() -> None:
     assert model.rows == model.launches
     for one, reply in zip(got, serial_references(the_law, cases), strict=True):
         equal(one.ids, one.end, reply)
+
+
+def test_a_tree_that_is_a_chain_is_no_wider_than_chains_may_be() -> None:
+    the_law = law(18)
+    case = SerialCase((1, 2, 3), 40)
+    expected = serial_references(the_law, [case])[0]
+    model = HashModel(the_law, chain_width=3, tree_width=16)
+    oracle = PlantedDrafts(3, expected.tokens, itertools.repeat(1000), "tree", 64, Tally())
+    with serving(model, settings=EngineSettings(force_windows=True)) as scheduler:
+        got = read(scheduler.submit(request(case), planting(oracle)))
+        assert scheduler.counters.kept_total > 0 and scheduler.counters.retries == 0
+    equal(got.ids, got.end, expected)
+    assert not model.misuses

@@ -99,7 +99,15 @@ class Cell:
             habit_share=rng.choice((0.0, 0.3, 0.9)),
         )
         ends = frozenset(rng.sample(range(law.vocabulary), 2 if self._cell in ("stops", "ignore_eos") else 1))
-        scheduler = self._scheduler(law, ends)
+        parallel = 1 if self._cell in ("chains", "trees") else rng.choice((4, 16))
+        model = HashModel(
+            law,
+            max_lanes=parallel,
+            prefill_slice=16,
+            chain_width=rng.choice((16, 16, 16, 5)),
+            tree_width=rng.choice((16, 16, 9)),
+        )
+        scheduler = self._scheduler(model, parallel, ends)
         scheduler.start()
         scheduler.wait_ready()
         try:
@@ -108,14 +116,15 @@ class Cell:
         finally:
             if not scheduler.stop(60.0):
                 raise RuntimeError("the scheduler did not stop")
+        if model.misuses:
+            self.report.differences += 1
+            self.report.first = self.report.first or f"the engine broke the model's port: {model.misuses[0]}"
 
-    def _scheduler(self, law: HashLaw, ends: frozenset[int]) -> Scheduler:
-        parallel = 1 if self._cell in ("chains", "trees") else self._random.choice((4, 16))
+    def _scheduler(self, model: HashModel, parallel: int, ends: frozenset[int]) -> Scheduler:
         settings = EngineSettings(parallel=parallel, queue=2 * _BATCH, force_windows=self._random.random() < 0.7)
         clock, counters = MonotonicClock(), Counters()
 
         def load() -> tuple[Engine, StreamFactory]:
-            model = HashModel(law, max_lanes=parallel, prefill_slice=16)
             engine = Engine(model, settings, clock, sources=(CopySourceFactory(),), counters=counters)
             token_bytes = TokenBytes(BYTE_IDS)
             return engine, StreamFactory(context=4096, max_tokens=4096, stop_ids=ends, token_bytes=token_bytes)
