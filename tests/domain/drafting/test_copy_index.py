@@ -149,6 +149,19 @@ def test_one_id_repeated_keeps_a_bounded_number_of_places() -> None:
     assert index.best() == Match(1024 + 50, 2)
 
 
+@pytest.mark.parametrize(("between", "found"), [(63, True), (64, False)])
+def test_a_search_looks_at_the_sixty_four_newest_places(between: int, found: bool) -> None:
+    run, longer = list(range(8)), [20, 21]
+    tokens = [*longer, *run]
+    for which in range(between):
+        tokens += [100 + which, *run]
+    index = CopyIndex()
+    index.read([*tokens, *longer, *run])
+    best = index.best()
+    assert best is not None
+    assert best.length == (10 if found else 8)
+
+
 def test_reading_the_same_ids_again_changes_nothing() -> None:
     tokens = [*range(10), *range(10)]
     index = CopyIndex()
