@@ -161,7 +161,7 @@ class RowCheck(Generic[A]):
             if not self._probes.shared_equal(cast, counts):
                 self._allowed.shares = False
                 self._allowed.notes.append(
-                    f"Streams take turns: on {self._device} the rows of {streams} streams in one launch do not keep "
+                    f"Streams do not share launches: on {self._device} the rows of {streams} streams in one do not keep "
                     "the bits they have alone."
                 )
                 return

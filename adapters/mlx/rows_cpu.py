@@ -34,7 +34,7 @@ class CpuRows:
     def __init__(self, *, unpack: bool = True) -> None:
         self._unpack = unpack
         self._workers = Workers()
-        self._library = LibraryRows("float32")
+        self._library = LibraryRows("float32", as_stored=True)
         self._unpacked: tuple[Matrix, Rows] | None = None
         self._steps: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._readers: dict[int, BlockedAttention] = {}

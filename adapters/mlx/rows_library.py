@@ -21,13 +21,16 @@ DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 
 
 class LibraryRows:
-    """`RowOps` of MLX's default device, with rows of `dtype`."""
+    """`RowOps` of MLX's default device, with rows of `dtype`.
+
+    Dense matrices are held in that dtype too, or, with `as_stored`, in their own, to which rows are then rounded.
+    """
 
     detail = "mlx rows"
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, *, as_stored: bool = False) -> None:
         self.dtype = dtype
-        self._dtype = DTYPES[dtype]
+        self._dtype, self._as_stored = DTYPES[dtype], as_stored
 
     def embedding(self, matrix: Matrix) -> Callable[[NDArray[np.int64]], mx.array]:
         """Rows of the table; affine rows are gathered, then unpacked."""
@@ -76,7 +79,8 @@ class LibraryRows:
 
     def _dense(self, values: Values) -> mx.array:
         raw = mx.array(values.raw)
-        return raw.view(mx.bfloat16) if values.dtype == "BF16" else raw
+        weight = raw.view(mx.bfloat16) if values.dtype == "BF16" else raw
+        return weight if self._as_stored else weight.astype(self._dtype)
 
     def _codes(self, codes: Codes) -> tuple[mx.array, mx.array, mx.array]:
         """Words, scales and biases; scales in the rows' dtype, since theirs would decide it."""

@@ -26,6 +26,7 @@ _RAW: dict[str, np.dtype[Any]] = {
     "U32": np.dtype("<u4"),
 }
 _STEPS = 10
+_SMALL = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Matrix:
 
 
 class WeightReader:
-    """Reads the slots of a bound plan; `on_progress` gets a line at every tenth of the bytes."""
+    """Reads the slots of a bound plan; `on_progress` gets a line at every tenth of the bytes unless they are few."""
 
     def __init__(self, bound: Mapping[str, Bound], facts: CheckpointFacts, on_progress: Callable[[str], None]) -> None:
         self._bound, self._facts, self._say = bound, facts, on_progress
@@ -105,7 +106,7 @@ class WeightReader:
         values = read_tensor(self._facts.folder, header)
         self._read += header.nbytes
         tenth = self._read * _STEPS // self._total
-        if tenth > self._said:
+        if tenth > self._said and self._total > _SMALL:
             self._said = tenth
             self._say(f"reading weights: {self._read / 1e6:,.0f} of {self._total / 1e6:,.0f} MB")
         return values

@@ -1,0 +1,1 @@
+"""The MLX backend on tiny seeded checkpoints: parity, exactness, loading, checks."""

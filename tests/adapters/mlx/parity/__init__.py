@@ -1,0 +1,1 @@
+"""Parity with mlx-lm and transformers in float32, live where they are installed and against kept logits everywhere."""

@@ -1,0 +1,71 @@
+"""Writes tensors as safetensors files, whole or in shards with an index, with nothing but numpy.
+
+Source: the format's documentation: an 8-byte header length, a JSON header, then the tensors' bytes one after another.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+WHOLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor's bytes under the name of its dtype; bfloat16 is held as the uint16 of its bits."""
+
+    dtype: str
+    values: NDArray[Any]
+
+
+def as_stored(values: NDArray[np.float64], dtype: str) -> Stored:
+    """Values rounded to a float dtype (`F32`, `F16` or `BF16`), to nearest, ties to even."""
+    if dtype == "BF16":
+        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+        return Stored(dtype, ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16))
+    return Stored(dtype, values.astype(np.float16 if dtype == "F16" else np.float32))
+
+
+def as_values(stored: Stored) -> NDArray[np.float64]:
+    """What a stored float tensor holds."""
+    if stored.dtype == "BF16":
+        return (stored.values.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return stored.values.astype(np.float64)
+
+
+def write_tensors(folder: Path, tensors: Mapping[str, Stored], shards: int = 1) -> None:
+    """One file, or `shards` files with an index; names are dealt out in turn."""
+    if shards == 1:
+        (folder / WHOLE).write_bytes(file_bytes(tensors))
+        return
+    placed: dict[str, str] = {}
+    for number in range(shards):
+        name = f"model-{number + 1:05d}-of-{shards:05d}.safetensors"
+        part = {key: value for at, (key, value) in enumerate(tensors.items()) if at % shards == number}
+        (folder / name).write_bytes(file_bytes(part))
+        placed.update(dict.fromkeys(part, name))
+    size = sum(stored.values.nbytes for stored in tensors.values())
+    (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": size}, "weight_map": placed}))
+
+
+def file_bytes(tensors: Mapping[str, Stored]) -> bytes:
+    """One safetensors file."""
+    header: dict[str, object] = {"__metadata__": {"format": "mlx"}}
+    at = 0
+    for name, stored in tensors.items():
+        end = at + stored.values.nbytes
+        header[name] = {"dtype": stored.dtype, "shape": list(stored.values.shape), "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = b"".join(np.ascontiguousarray(stored.values).tobytes() for stored in tensors.values())
+    return struct.pack("<Q", len(text)) + text + data
