@@ -52,6 +52,13 @@ def test_a_landing_into_the_deepest_bin_is_counted_whole() -> None:
     assert steps[16] == pytest.approx((4 + 14) / (8 + 15))
 
 
+def test_an_outcome_changes_the_answer_to_the_next_question() -> None:
+    curve = LandingCurve()
+    before = curve.chances(30, 4)
+    curve.observe(30, 0, True)
+    assert curve.chances(30, 4)[0] < before[0]
+
+
 def test_a_first_miss_lowers_the_first_draft_only() -> None:
     curve = LandingCurve([MatchClass(8, 0.5, 0.5)])
     curve.observe(8, 0, True)
