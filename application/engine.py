@@ -18,7 +18,7 @@ from tensorfold.application.live import Live
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import Draws, LaneWindow, Path, RoundBatch, Span, TargetModel, Ticket
 from tensorfold.application.settings import EngineSettings
-from tensorfold.domain.drafting.costs import CostCurve
+from tensorfold.domain.drafting.costs import RATE, STALL, CostCurve
 from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory
 from tensorfold.domain.scheduling.turns import TurnOrder
 from tensorfold.domain.streams import Committed, Stream
@@ -113,7 +113,9 @@ class Engine:
             self.model.collect(self.model.prefill(live.lane, live.ids, Span(live.filled, stop)))
         finally:
             took = self.flight.arrive() - began
-        self._prefill_row_ms += 0.2 * (1000.0 * took / rows - self._prefill_row_ms)
+        # One slice that hung must not hide the next one: it counts as at most so many times what was expected.
+        expected = self._prefill_row_ms
+        self._prefill_row_ms += RATE * (min(1000.0 * took / rows, STALL * expected) - expected)
         self.counters.prefill_s += took
         live.filled = stop
 
@@ -274,9 +276,13 @@ class Engine:
         while at < end:
             rows = min(self._limits.chain_width, end - at)
             window = chain(stream.tokens[at], forced=stream.tokens[at + 1 : at + rows])
-            ticket = self.model.launch(RoundBatch((LaneWindow(live.lane, at, window, stream.sampling),)))
-            self.model.collect(ticket)
-            self.model.keep(ticket, [tuple(range(rows))])
+            self.flight.depart("round", self._curve.ms(rows))
+            try:
+                ticket = self.model.launch(RoundBatch((LaneWindow(live.lane, at, window, stream.sampling),)))
+                self.model.collect(ticket)
+                self.model.keep(ticket, [tuple(range(rows))])
+            finally:
+                self.flight.arrive()
             at += rows
 
 

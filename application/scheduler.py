@@ -174,18 +174,29 @@ class Scheduler:
                 self._log(f"the engine's loop failed, its streams end: {fault!r}")
                 self._end_running(ENGINE_FAULT)
         self._end_all()
-        self.engine.model.shutdown()
+        try:
+            self.engine.model.shutdown()
+        except Exception as fault:
+            self._log(f"the model did not shut down: {fault!r}")
         self._phase = "stopped"
 
     def _wait_for_work(self) -> bool:
-        with self._wake:
-            while not (self._halt or self._waiting or self._filling or self._running):
-                self.engine.flight.idle()
-                if not self._checked:
-                    self._checked = True
-                    self.check_integrity()
-                self._wake.wait()
-            return not self._halt
+        """Wait until there is work; False when the end was asked for. Idle, the books are checked once."""
+        while True:
+            with self._wake:
+                if self._checked:
+                    self.engine.flight.idle()
+                while self._checked and not self._called():
+                    self._wake.wait()
+                if self._called():
+                    return not self._halt
+            # Without the lock and with a call in flight: a device that hangs here is seen, and nobody hangs with it.
+            self.engine.flight.arrive()
+            self.check_integrity()
+            self._checked = True
+
+    def _called(self) -> bool:
+        return bool(self._halt or self._waiting or self._filling or self._running)
 
     def _step(self) -> None:
         """One pass: what left is dropped, what waits is admitted, one slice of a prompt, then the rounds it owes."""
@@ -359,13 +370,17 @@ class Scheduler:
     def check_integrity(self) -> Sequence[str]:
         """When nothing runs, nothing may be held: stray lanes are named, closed and counted."""
         faults = []
-        if not (self._running or self._filling):
-            for lane in self.engine.model.lanes():
-                faults.append(f"lane {lane} is open though no stream holds it")
-                try:
-                    self.engine.model.close(lane)
-                except Exception as fault:
-                    self._log(f"stray lane {lane} did not close: {fault!r}")
+        try:
+            lanes = () if self._running or self._filling else self.engine.model.lanes()
+        except Exception as fault:
+            lanes = ()
+            faults.append(f"the model cannot name its lanes: {fault!r}")
+        for lane in lanes:
+            faults.append(f"lane {lane} is open though no stream holds it")
+            try:
+                self.engine.model.close(lane)
+            except Exception as fault:
+                self._log(f"stray lane {lane} did not close: {fault!r}")
         for line in faults:
             self._log(f"integrity: {line}")
         self.counters.integrity_faults += len(faults)
