@@ -20,6 +20,7 @@ from tensorfold.entrypoints.http.health import HealthRoute
 from tensorfold.entrypoints.http.keys import KeyRing
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.models import Models
+from tensorfold.entrypoints.http.pump import Pump
 from tensorfold.entrypoints.http.services import Services
 
 App = falcon.App[falcon.Request, falcon.Response]
@@ -43,8 +44,12 @@ def create_app(
     version: str,
     log: AccessLog,
     log_fault: FaultLog,
+    pump: Pump | None = None,
 ) -> App:
-    """The application. `log` is told of every request, `log_fault` of every error that is ours."""
+    """The application. `log` is told of every request, `log_fault` of every error that is ours.
+
+    Without a `pump` every request's own thread takes its reply's events.
+    """
     access = AccessLogger(log)
     before: list[Any] = [
         access,
@@ -55,7 +60,7 @@ def create_app(
     ]
     app: App = falcon.App(middleware=before)
     error_handlers.install(app, log_fault)
-    desk = Desk(services, gate, limits, access, log_fault)
+    desk = Desk(services, gate, limits, access, log_fault, pump)
     models = Models(services)
     health = HealthRoute(services, gate, exposure.keys, version)
     app.add_route("/", health)

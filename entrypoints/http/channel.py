@@ -1,13 +1,43 @@
-"""One client's connection: errors that are found before a request reaches the routes are told in our own form."""
+"""One client's connection: early errors are told in our own form, and a reply's bytes may come from another thread."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 from waitress.channel import HTTPChannel
-from waitress.task import ErrorTask
+from waitress.task import ErrorTask, WSGITask
 
 from tensorfold.entrypoints.http.errors import ApiError, bad_request, fault
 
 _REASONS = {400: "Bad Request", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
+
+
+WIRE = "tensorfold.wire"
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A way to the client beside the thread that serves the request.
+
+    `write` sends bytes as a part of the answer whose head is already written; it raises when the client is gone, and
+    may wait when `backlog()`, the bytes that wait to be sent, is large.
+    """
+
+    write: Callable[[bytes], None]
+    backlog: Callable[[], int]
+
+
+class Task(WSGITask):
+    """A request that tells the application of its wire."""
+
+    def get_environment(self) -> dict[str, Any]:
+        """The WSGI environment."""
+        environ: dict[str, Any] = super().get_environment()
+        channel = self.channel
+        environ[WIRE] = Wire(self.write, lambda: channel.total_outbufs_len)
+        return environ
 
 
 class JsonErrorTask(ErrorTask):
@@ -25,8 +55,9 @@ class JsonErrorTask(ErrorTask):
 
 
 class Channel(HTTPChannel):
-    """A connection whose early errors are JSON."""
+    """A connection whose early errors are JSON and whose requests know their wire."""
 
+    task_class = Task
     error_task_class = JsonErrorTask
 
 

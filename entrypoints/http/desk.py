@@ -20,6 +20,7 @@ from tensorfold.entrypoints.http.gate import Gate
 from tensorfold.entrypoints.http.generation_fields import GenerationFields
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.outcome import Outcome, Shown
+from tensorfold.entrypoints.http.pump import Pump
 from tensorfold.entrypoints.http.reply_body import ClientLeftError, WholeReply, collect
 from tensorfold.entrypoints.http.reply_stream import ReplyStream
 from tensorfold.entrypoints.http.services import ChatService, Reply, Services
@@ -51,6 +52,7 @@ class Desk:
     limits: HttpLimits
     access: AccessLogger
     log_fault: FaultLog
+    pump: Pump | None = None
 
     def serve(
         self,
@@ -96,7 +98,9 @@ class Desk:
             self.log_fault(f"{req.method} {shown(req.path)}", broken)
 
         frames = shape.frames(self._envelope(request, reply, shape.prefix, shape.chunk))
-        stream = ReplyStream(reply, frames, self._shown(request), watch, on_end=on_end, on_fault=on_fault)
+        stream = ReplyStream(
+            reply, frames, self._shown(request), watch, pump=self.pump, on_end=on_end, on_fault=on_fault
+        )
         resp.content_type = "text/event-stream; charset=utf-8"
         resp.set_headers(STREAM_HEADERS)
         resp.stream = stream
@@ -111,7 +115,7 @@ class Desk:
         watch: Watch,
     ) -> None:
         try:
-            whole = collect(reply, watch)
+            whole = collect(reply, watch, self.pump)
         except ClientLeftError:
             self._left(req, resp)
             return

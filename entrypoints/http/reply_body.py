@@ -1,4 +1,4 @@
-"""A reply as one JSON body: pulled to its end while its client is watched."""
+"""A reply as one JSON body: waited for to its end while its client is watched."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tensorfold.entrypoints.http.envelope import Envelope, figures, final_usage
 from tensorfold.entrypoints.http.errors import ended_in_error, overloaded
 from tensorfold.entrypoints.http.gate import CUT
 from tensorfold.entrypoints.http.outcome import Shown
+from tensorfold.entrypoints.http.pump import CALLED_S, Pump, Source
 from tensorfold.entrypoints.http.services import Reply
 from tensorfold.entrypoints.http.watch import Watch
 
@@ -28,19 +29,44 @@ class WholeReply:
     done: ReplyDone
 
 
-def collect(reply: Reply, watch: Watch) -> WholeReply:
-    """Pull a reply to its end. Raises ClientLeftError, or ApiError when the reply fails or the server ends."""
-    texts: list[str] = []
-    thoughts: list[str] = []
+class _Kept:
+    """Deltas of a reply that is shown only when it is whole; a pump's sink, or filled by the thread that pulls."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.texts: list[str] = []
+        self.thoughts: list[str] = []
+
+    def take(self, deltas: list[ReplyDelta]) -> bool:
+        self.texts += [delta.text for delta in deltas]
+        self.thoughts += [delta.reasoning for delta in deltas]
+        return True
+
+    def calls(self) -> bool:
+        return self._watch.over
+
+
+def collect(reply: Reply, watch: Watch, pump: Pump | None = None) -> WholeReply:
+    """Wait for a reply's end. Raises ClientLeftError, or ApiError when the reply fails or the server ends."""
+    kept = _Kept(watch)
+    if pump is None:
+        return _pull(reply, watch.poll_s, kept, watch)
+    tap = pump.attach(reply, kept)
+    try:
+        return _pull(tap, CALLED_S, kept, watch)
+    finally:
+        pump.detach(tap)
+
+
+def _pull(source: Source, wait_s: float, kept: _Kept, watch: Watch) -> WholeReply:
     while not watch.gone():
         if watch.gate.over:
             raise overloaded(CUT, 5)
-        event = reply.next(watch.poll_s)
+        event = source.next(wait_s)
         if isinstance(event, ReplyDelta):
-            texts.append(event.text)
-            thoughts.append(event.reasoning)
+            kept.take([event])
         elif isinstance(event, ReplyDone):
-            return WholeReply("".join(texts) + event.text, "".join(thoughts), event)
+            return WholeReply("".join(kept.texts) + event.text, "".join(kept.thoughts), event)
         elif isinstance(event, ReplyError):
             raise ended_in_error(event.message, event.code)
     raise ClientLeftError

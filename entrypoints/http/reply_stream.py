@@ -1,4 +1,4 @@
-"""A reply as server-sent events: pulled by the thread that writes them, one event per round.
+"""A reply as server-sent events, one per round.
 
 However it ends - whole, failed, cut by the server's end, or left by its client - the reply is cancelled and its end is
 told exactly once. An error after the first byte is one well-formed event and `[DONE]`; nothing is ever just dropped.
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 
 from tensorfold.application.chat import ReplyDelta, ReplyDone, ReplyError
-from tensorfold.entrypoints.http.envelope import figures, final_usage, usage
+from tensorfold.entrypoints.http.delta_writer import DeltaWriter
+from tensorfold.entrypoints.http.envelope import figures, final_usage
 from tensorfold.entrypoints.http.errors import OVERLOADED, ended_in_error, error_json
 from tensorfold.entrypoints.http.frames import DONE, KEEP_ALIVE, ChatFrames, TextFrames
 from tensorfold.entrypoints.http.gate import CUT
 from tensorfold.entrypoints.http.outcome import Outcome, Shown
+from tensorfold.entrypoints.http.pump import CALLED_S, Pump, Source, Tap
 from tensorfold.entrypoints.http.services import Reply
 from tensorfold.entrypoints.http.watch import Watch
 
@@ -21,7 +23,10 @@ FAULT = "The server failed while it wrote this reply; its log says why."
 
 
 class ReplyStream:
-    """The iterable a WSGI server writes. `close` is called by the server at the end, whatever the end was."""
+    """The iterable a WSGI server writes. `close` is called by the server at the end, whatever the end was.
+
+    With a pump the deltas are written by the pump's thread; this one sleeps until there is something else to do.
+    """
 
     def __init__(
         self,
@@ -30,6 +35,7 @@ class ReplyStream:
         shown: Shown,
         watch: Watch,
         *,
+        pump: Pump | None = None,
         on_end: Callable[[Outcome], None],
         on_fault: Callable[[BaseException], None],
     ) -> None:
@@ -37,6 +43,9 @@ class ReplyStream:
         self._frames = frames
         self._shown = shown
         self._watch = watch
+        self._pump = pump if watch.wire is not None else None
+        self._tap: Tap | None = None
+        self._deltas = DeltaWriter(frames, watch, reply.prompt_tokens, shown.usage_in_every_chunk)
         self._on_end = on_end
         self._on_fault = on_fault
         self._outcome = Outcome("left")
@@ -56,47 +65,50 @@ class ReplyStream:
         self._ended = True
         self._events.close()
         self._reply.cancel()
+        if self._pump is not None and self._tap is not None:
+            self._tap.seize()
+            self._pump.detach(self._tap)
         self._on_end(self._outcome)
 
     def _guarded(self) -> Generator[bytes, None, None]:
         try:
             yield from self._pull()
         except Exception as broken:
+            if self._watch.gone():
+                return
             self._on_fault(broken)
             yield from self._failed(FAULT, None)
 
     def _pull(self) -> Iterator[bytes]:
-        watch, frames, reply = self._watch, self._frames, self._reply
-        gone, clock, gate, counted = watch.gone, watch.clock, watch.gate, self._shown.usage_in_every_chunk
-        yield frames.opening()
-        sent = clock()
-        landed = 0
-        while not gone():
-            if gate.over:
+        watch, deltas = self._watch, self._deltas
+        yield self._frames.opening()
+        deltas.sent = watch.clock()
+        source, wait_s = self._source()
+        while not watch.gone():
+            if watch.gate.over:
                 yield from self._failed(CUT, OVERLOADED)
                 return
-            event = reply.next(watch.poll_s)
-            if event.__class__ is ReplyDelta:
-                assert isinstance(event, ReplyDelta)
-                landed += len(event.token_ids)
-                so_far = usage(reply.prompt_tokens, landed) if counted else None
-                if event.reasoning:
-                    yield frames.reasoning(event.reasoning, so_far)
-                    sent = clock()
-                if event.text:
-                    yield frames.content(event.text, so_far)
-                    sent = clock()
-                    continue
+            event = source.next(wait_s)
+            if isinstance(event, ReplyDelta):
+                if data := deltas.event(event):
+                    yield data
+                    deltas.sent = watch.clock()
             elif isinstance(event, ReplyDone):
                 yield from self._whole(event)
                 return
             elif isinstance(event, ReplyError):
                 yield from self._failed(event.message, event.code)
                 return
-            now = clock()
-            if now - sent >= watch.keepalive_s:
+            if deltas.silent:
                 yield KEEP_ALIVE
-                sent = now
+                deltas.sent = watch.clock()
+
+    def _source(self) -> tuple[Source, float]:
+        """Where events come from and how long to wait for one: the head is written, so the pump may write too."""
+        if self._pump is None:
+            return self._reply, self._watch.poll_s
+        self._tap = self._pump.attach(self._reply, self._deltas)
+        return self._tap, CALLED_S
 
     def _whole(self, done: ReplyDone) -> Iterator[bytes]:
         shown, frames = self._shown, self._frames
@@ -113,6 +125,9 @@ class ReplyStream:
         yield DONE
 
     def _failed(self, message: str, code: str | None) -> Iterator[bytes]:
+        if self._tap is not None:
+            # Nothing may follow the error: the pump stops before it is written.
+            self._tap.seize()
         error = ended_in_error(message, code)
         self._outcome = Outcome("cut" if message == CUT else "failed")
         yield b"data: " + error_json(message, error.kind, None, code) + b"\n\n"

@@ -18,6 +18,7 @@ from tensorfold.entrypoints.http.gate import Gate
 from tensorfold.entrypoints.http.keys import KeyRing
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.listening import open_sockets, place
+from tensorfold.entrypoints.http.pump import Pump
 from tensorfold.entrypoints.http.services import ChatService, HealthService, Services
 from tensorfold.entrypoints.http.web import WebServer
 
@@ -47,7 +48,17 @@ class HttpServer:
         self._services = Services(version)
         keys = KeyRing(settings.keys)
         exposure = Exposure(settings.host, keys, origins)
-        app = create_app(self._services, self.gate, exposure, limits, version=version, log=log, log_fault=log_fault)
+        self._pump = Pump()
+        app = create_app(
+            self._services,
+            self.gate,
+            exposure,
+            limits,
+            version=version,
+            log=log,
+            log_fault=log_fault,
+            pump=self._pump,
+        )
         self._web = WebServer(app, sockets, limits, log_fault)
 
     @property
@@ -67,6 +78,7 @@ class HttpServer:
         Threads that only wait must not hold up the one that runs the model: the interpreter's switch interval is cut.
         """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self._pump.start()
         self._web.start()
 
     def ready(self, chat: ChatService, health: HealthService, engine: str) -> None:
@@ -87,6 +99,7 @@ class HttpServer:
         self.drain(grace)
         self.gate.wait_empty(grace + SETTLE_S)
         self._web.stop(SETTLE_S)
+        self._pump.stop()
 
 
 def exposure_warning(settings: HttpSettings) -> str | None:

@@ -7,6 +7,7 @@ that needs one answers 503.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +53,10 @@ class Reply(Protocol):
 
     def next(self, timeout: float) -> ReplyEvent | None:
         """The next event, or None when `timeout` seconds brought none."""
+        ...
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Call `heard` after every event from now on, and once now, on whatever thread makes events."""
         ...
 
     def cancel(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import falcon
 
+from tensorfold.entrypoints.http.channel import WIRE, Wire
 from tensorfold.entrypoints.http.gate import Gate
 from tensorfold.entrypoints.http.limits import HttpLimits
 
@@ -28,9 +29,15 @@ class Watch:
     poll_s: float
     keepalive_s: float
     clock: Callable[[], float] = time.monotonic
+    wire: Wire | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the client has left or the server's end has come."""
+        return self.gone() or self.gate.over
 
 
 def watch_client(req: falcon.Request, gate: Gate, limits: HttpLimits) -> Watch:
     """A watch over the client of `req`; a server that cannot tell never says that it left."""
     gone = req.env.get("waitress.client_disconnected", _still_there)
-    return Watch(gone, gate, limits.poll_s, limits.keepalive_s)
+    return Watch(gone, gate, limits.poll_s, limits.keepalive_s, wire=req.env.get(WIRE))

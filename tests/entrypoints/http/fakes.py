@@ -34,6 +34,7 @@ class FakeReply:
         self.cancels = 0
         self.pulled = threading.Event()
         self._ids: list[int] = []
+        self._heard: Callable[[], None] | None = None
         self._events: queue.SimpleQueue[ReplyEvent | Exception] = queue.SimpleQueue()
 
     @property
@@ -42,6 +43,12 @@ class FakeReply:
 
     def push(self, event: ReplyEvent | Exception) -> None:
         self._events.put(event)
+        if self._heard is not None:
+            self._heard()
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        self._heard = heard
+        heard()
 
     def say(self, text: str, ids: Sequence[int] = (7,), reasoning: str = "") -> None:
         self.push(ReplyDelta(text, reasoning, tuple(ids)))

@@ -64,11 +64,11 @@ def test_the_first_event_and_each_delta_come_before_the_next_exists() -> None:
         client = server.connect()
         client.chat(stream=True)
         client.head()
-        assert b'"role":"assistant"' in client.chunk()
+        assert '"role":"assistant"' in client.event()
         reply = first_reply(server)
         for text in ("one", "two", "three"):
             reply.say(text)
-            assert f'"content":"{text}"'.encode() in client.chunk()
+            assert f'"content":"{text}"' in client.event()
         reply.end()
         assert client.events()[-1] == "data: [DONE]"
 
@@ -184,7 +184,7 @@ def test_a_client_that_leaves_in_the_middle_frees_its_reply(stream: bool) -> Non
             reply.say("x")
         if stream:
             client.head()
-            assert [bool(client.chunk()) for _ in range(4)] == [True] * 4
+            assert [bool(client.event()) for _ in range(4)] == [True] * 4
         leave_and_wait(server, client, reply)
 
 
@@ -274,18 +274,63 @@ def test_a_client_that_never_reads_is_dropped_and_others_keep_their_pace() -> No
         other.chat(stream=True)
         until(lambda: len(server.chat.replies) == 2, "the other reply")
         other.head()
-        other.chunk()
+        other.event()
         block = "z" * 60_000
         for round_number in range(200):
             reply.say(block)
             server.chat.replies[1].say(f"r{round_number}")
-            assert f'"r{round_number}"'.encode() in other.chunk()
+            assert f'"r{round_number}"' in other.event()
         until(reply.cancelled.is_set, "the stuck reply dropped")
         assert not server.chat.replies[1].cancelled.is_set()
         server.chat.replies[1].end()
         assert other.events()[-1] == "data: [DONE]"
         until(lambda: server.server.gate.inside == 0, "no thread held")
         assert server.server.gate.disconnections == 1
+
+
+def test_a_slow_reader_gets_every_byte_in_order() -> None:
+    with on_socket(FakeChat(silent)) as server:
+        slow = server.connect(receive_buffer=4096)
+        slow.chat(stream=True)
+        reply = first_reply(server)
+        texts = [f"{number}:" + "z" * 20_000 for number in range(400)]
+        for text in texts:
+            reply.say(text)
+        reply.end()
+        slow.head()
+        chunks = chunks_of("\n\n".join(slow.events()) + "\n\n")
+        assert [chunk["choices"][0]["delta"].get("content") for chunk in chunks[1:-1]] == texts
+        assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_nothing_follows_the_end_of_a_stream_that_is_cut_while_tokens_still_land() -> None:
+    with on_socket(FakeChat(silent)) as server:
+        clients = [server.connect() for _ in range(4)]
+        for client in clients:
+            client.chat(stream=True)
+        until(lambda: len(server.chat.replies) == 4, "four replies")
+        stop = threading.Event()
+
+        def talk() -> None:
+            while not stop.wait(0.0005):
+                for reply in server.chat.replies:
+                    reply.say("x")
+
+        talker = threading.Thread(target=talk)
+        talker.start()
+        try:
+            for client in clients:
+                client.head()
+                assert [bool(client.event()) for _ in range(20)] == [True] * 20
+            server.server.hurry()
+            for client in clients:
+                events = client.events()
+                assert events[-1] == "data: [DONE]"
+                assert "error" in json.loads(events[-2].removeprefix("data: "))
+                assert client.at_end()
+        finally:
+            stop.set()
+            talker.join()
 
 
 def test_a_finished_answer_that_nobody_reads_is_dropped_too() -> None:

@@ -129,6 +129,7 @@ class Connection:
         self.socket.settimeout(30)
         self.socket.connect(("127.0.0.1", port))
         self._buffer = b""
+        self._events: list[bytes] = []
 
     def send(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> None:
         raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -158,12 +159,19 @@ class Connection:
         size = int(self._until(b"\r\n"), 16)
         return self._exactly(size + 2)[:-2]
 
+    def event(self) -> str:
+        """The next event of a stream, comments included; empty at its end. A chunk holds whole events."""
+        if not self._events:
+            chunk = self.chunk()
+            assert not chunk or chunk.endswith(b"\n\n")
+            self._events = chunk.split(b"\n\n")[:-1]
+        return self._events.pop(0).decode() if self._events else ""
+
     def events(self) -> list[str]:
-        """All events of a stream up to its end, comments included."""
+        """All events of a stream up to its end."""
         found = []
-        while chunk := self.chunk():
-            assert chunk.endswith(b"\n\n")
-            found.append(chunk.decode().removesuffix("\n\n"))
+        while event := self.event():
+            found.append(event)
         return found
 
     def rest(self) -> str:
