@@ -88,6 +88,16 @@ def test_a_part_sends_no_more_than_the_settings_need(sampling: Sampling, sent: i
         assert shard.logits.tolist() == sorted(shard.logits.tolist(), reverse=True)
 
 
+@pytest.mark.parametrize("top_k", [0, 1, 2])
+@pytest.mark.parametrize("top_p", [0.7, 1.0])
+@pytest.mark.parametrize("min_p", [0.0, 0.2])
+def test_every_position_of_a_split_row_draws_as_the_whole_row(top_k: int, top_p: float, min_p: float) -> None:
+    row = np.array([0.0, 1.0, 0.5, 0.25, 1.0, 0.75], dtype=np.float32)
+    sampling = Sampling(6, 1.0, top_k, top_p, min_p)
+    answers = [draw_shards(split(row, 3, sampling, p, 2), p, sampling) for p in range(100)]
+    assert answers == [draw(row, p, sampling) for p in range(100)]
+
+
 def test_a_part_far_below_the_top_sends_nothing_under_min_p() -> None:
     row = np.array([0.0, 1.0, 10.0, 11.0], dtype=np.float32)
     shards = split(row, 2, Sampling(1, 1.0, min_p=0.1), 0, 5)
