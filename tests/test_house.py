@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 import shutil
@@ -116,6 +117,20 @@ def test_every_library_imported_is_a_stated_dependency_and_every_stated_one_is_i
     used -= {"tensorfold", *sys.stdlib_module_names}
     stated = {IMPORTED_AS.get(name, name) for name in map(distribution, PROJECT["dependencies"])}
     assert {PART_OF.get(name, name) for name in used} == stated
+
+
+def test_commands_hand_the_environment_to_the_settings_and_nothing_else_reads_it() -> None:
+    reading = {
+        name
+        for name, tree in sources(*ROOMS)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+    }
+    # The renderer's process empties its own, but for the time zone.
+    assert reading - {"adapters/tokenization/render_child.py"} == {
+        "entrypoints/cli/serve.py",
+        "entrypoints/cli/verify.py",
+    }
 
 
 def test_no_install_asks_for_torch_and_there_is_no_cuda_extra() -> None:

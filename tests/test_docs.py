@@ -1,0 +1,158 @@
+"""The documents: they link to what exists, and the flags, fields, vectors and tests they name are those of the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorfold.domain.sampling import RULE, Sampling, derive_seed, draw, keyed_hash, noise
+from tensorfold.entrypoints.http.chat_request import ChatRequest
+from tensorfold.entrypoints.http.completion_request import CompletionRequest
+from tensorfold.entrypoints.http.generation_fields import StreamOptions
+from tests.command_pages import COMMANDS, commands, page
+from tests.test_house import EXTRAS, PROJECT, distribution
+from tests.tree import ROOT, files
+
+PAGES = tuple(path for path in files() if path.suffix == ".md")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+PATH = re.compile(r"`((?:domain|application|adapters|kernels|entrypoints|tests|docs)/[\w/.]*)`")
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def plain(page: str) -> str:
+    """A page without its fenced code."""
+    return re.sub(r"^( *)```.*?^\1```", "", page, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors that a page's headings get where the documents are read."""
+    titles = re.findall(r"^#+ (.+)$", plain(page), re.MULTILINE)
+    kept = ("".join(c for c in title.lower() if c in " -_" or unicodedata.category(c)[0] in "LN") for title in titles)
+    return {title.replace(" ", "-") for title in kept}
+
+
+def rows(page: str, heads: str) -> Iterator[list[str]]:
+    """Cells of every row of the table whose first line is `heads`."""
+    lines = page.split(heads, 1)[1].splitlines()[2:]
+    for line in lines:
+        if not line.startswith("|"):
+            return
+        yield [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def names(name: str) -> str:
+    """A package's name as installers compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_of_a_document_leads_somewhere(path: Path) -> None:
+    broken = []
+    for target in LINK.findall(plain(path.read_text(encoding="utf-8"))):
+        if re.match(r"https?:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        found = (path.parent / name).resolve() if name else path
+        if not found.exists() or (anchor and anchor not in anchors(found.read_text(encoding="utf-8"))):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_document_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(text("docs/README.md"))}
+    assert {path for path in PAGES if path != index} - listed == set()
+
+
+def test_every_file_that_a_document_names_exists() -> None:
+    named = {(page.relative_to(ROOT).as_posix(), name) for page in PAGES for name in PATH.findall(page.read_text())}
+    assert len(named) > 50
+    assert [(page, name) for page, name in sorted(named) if not (ROOT / name).exists() and "FAMILY" not in name] == []
+
+
+def test_every_promise_names_a_test_that_exists() -> None:
+    promises = text("docs/promises.md")
+    tables = [
+        line for line in promises.splitlines() if line.startswith("| ") and not line.startswith(("| Promise", "| ---"))
+    ]
+    assert len(tables) > 30
+    assert [line for line in tables if not TEST.search(line.rsplit("|", 2)[1])] == []
+    missing = [(file, name) for file, name in TEST.findall(promises) if name and name not in functions(file)]
+    assert missing == []
+
+
+def functions(file: str) -> set[str]:
+    return {node.name for node in ast.parse(text(file)).body if isinstance(node, ast.FunctionDef)}
+
+
+def test_the_readme_points_to_the_promises_and_to_the_packages_own_address() -> None:
+    readme, address = text("README.md"), PROJECT["urls"]["Repository"]
+    assert "docs/promises.md" in LINK.findall(readme)
+    assert set(re.findall(r"https://github\.com/\S+?(?=\.git\b|[\s')])", readme + text("RUNBOOK.md"))) == {address}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_commands_page_has_the_parsers_flags(command: str) -> None:
+    assert page(command) == text(f"docs/{command}.md"), "run `python -m tests.command_pages --write`"
+
+
+def test_every_command_has_a_page() -> None:
+    assert set(commands()) == set(COMMANDS)
+
+
+def test_every_environment_variable_that_is_read_is_described() -> None:
+    read = set(re.findall(r'environment\.get\("([A-Z_]+)"', text("entrypoints/settings.py")))
+    assert len(read) >= 3
+    described = {cells[0].strip("`") for cells in rows(text("docs/serve.md"), "| Variable | Meaning |")}
+    assert read == described
+
+
+def test_every_field_of_a_request_is_described() -> None:
+    fields = {*ChatRequest.model_fields, *CompletionRequest.model_fields, *StreamOptions.model_fields}
+    described = set(re.findall(r"`(\w+)`", text("docs/api.md")))
+    assert fields - described == set()
+
+
+def test_the_page_on_sampling_has_the_rules_own_vectors() -> None:
+    page = text("docs/sampling.md")
+    assert f"`{RULE}`" in page
+    seeds = list(rows(page, "| prompt ids | salt 0 | salt 1 |"))
+    for ids, without, salted in seeds:
+        prompt = [int(part) for part in ids.split(",") if part]
+        assert [derive_seed(prompt), derive_seed(prompt, 1)] == [int(without), int(salted)]
+    values = list(rows(page, "| seed | position | id | h | u | g |"))
+    for seed, position, token, bits, uniform, value in values:
+        key = (int(seed), int(position), np.array([int(token)]))
+        assert int(keyed_hash(*key)[0]) == int(bits, 16)
+        assert (int(bits, 16) >> 11) * 2.0**-53 + 2.0**-54 == float(uniform)
+        assert noise(*key)[0] == pytest.approx(float(value), rel=1e-15)
+    assert (len(seeds), len(values)) == (3, 5)
+
+
+def test_the_page_on_sampling_draws_what_the_rule_draws() -> None:
+    page = text("docs/sampling.md")
+    stated = re.search(r"Draws of the logits `([^`]+)`", page)
+    assert stated is not None
+    logits = np.array([float(part) for part in stated.group(1).split(",")], np.float32)
+    draws = list(rows(page, "| seed | temperature | top_k | top_p | min_p | tokens |"))
+    for seed, temperature, top_k, top_p, min_p, tokens in draws:
+        sampling = Sampling(int(seed), float(temperature), int(top_k), float(top_p), float(min_p))
+        assert [draw(logits, position, sampling) for position in range(12)] == [int(t) for t in tokens.split(",")]
+    assert len(draws) == 3
+
+
+def test_every_library_asked_for_is_in_the_notices() -> None:
+    asked = {names(distribution(line)) for line in (*PROJECT["dependencies"], *EXTRAS["test"], *EXTRAS["cpu"])}
+    page = text("THIRD_PARTY_NOTICES.md")
+    noted = {names(cell.split(",")[0].strip()) for cell in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE)}
+    assert asked - noted - {"tensorfold"} == set()
