@@ -56,10 +56,11 @@ class MeasuredModel(WrappedModel):
         self._due = 0.0
 
     def launch(self, batch: RoundBatch) -> Ticket:
-        return self._timed(lambda: self.inner.launch(batch))
+        ticket: Ticket = self._timed(lambda: self.inner.launch(batch))
+        return ticket
 
     def collect(self, ticket: Ticket) -> Draws:
-        draws = self._timed(lambda: self.inner.collect(ticket))
+        draws: Draws = self._timed(lambda: self.inner.collect(ticket))
         if self._tick_s:
             self._wait()
         return draws
@@ -191,7 +192,8 @@ def main() -> int:
         f"aim {AIM_US_PER_TOKEN:.0f}; hash model {cost['model_us_per_token']:.1f} us subtracted), {STREAMS} streams, "
         f"{cost['tokens']} tokens, {cost['whole']} + {paced['whole']} streams whole; rounds 10 ms apart late by "
         f"p50 {paced['p50_ms']:.2f}, p99 {paced['p99_ms']:.2f} (at most {MOST_LATE_MS:.0f}), "
-        f"most {paced['most_ms']:.2f} ms over {paced['rounds']} rounds{'; MISSED: ' + ', '.join(missed) if missed else ''}"
+        f"most {paced['most_ms']:.2f} ms over {paced['rounds']} rounds"
+        f"{'; MISSED: ' + ', '.join(missed) if missed else ''}"
     )
     return 1 if missed and flags.require else 0
 

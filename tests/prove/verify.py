@@ -53,7 +53,8 @@ def main() -> int:
     code, sound, said = verify(flags.model)
     seconds = time.monotonic() - began
     print(
-        f"sound: exit {code}, {sound.get('compared')} tokens compared, {sound.get('differences')} differences, {seconds:.0f} s"
+        f"sound: exit {code}, {sound.get('compared')} tokens compared, {sound.get('differences')} differences, "
+        f"{seconds:.0f} s"
     )
     if code != 0 or not sound.get("passed"):
         missed.append(f"the sound model did not pass: {sound.get('reasons')} {said}")
