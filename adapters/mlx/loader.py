@@ -46,8 +46,8 @@ class Loading:
     def model(self, checks: Path, *, name: str, context: int, max_streams: int) -> MlxModel[Any]:
         """The model, its rows checked now or by an earlier start whose finding lies in `checks`."""
         if self._runtime.cpu:
-            return self._checked(CpuRows(unpack=self._fits_unpacked()), checks, name, context, max_streams)
-        return self._checked(LibraryRows(self._plan.activation), checks, name, context, max_streams)
+            return self.checked(CpuRows(unpack=self._fits_unpacked()), checks, name, context, max_streams)
+        return self.checked(LibraryRows(self._plan.activation), checks, name, context, max_streams)
 
     def decoder(self, ops: RowOps[A]) -> Decoder[A]:
         """The decoder over some device's operations, all weights read."""
@@ -58,7 +58,8 @@ class Loading:
         size = 4 * sum(prod(b.slot.shape) for b in self._bound.values())
         return size <= min(_MOST_UNPACKED, self._runtime.memory // 2)
 
-    def _checked(self, ops: RowOps[A], checks: Path, name: str, context: int, max_streams: int) -> MlxModel[A]:
+    def checked(self, ops: RowOps[A], checks: Path, name: str, context: int, max_streams: int) -> MlxModel[A]:
+        """The model over one device's operations, its rows checked."""
         forward = Forward(self.decoder(ops))
         plan = self._plan
         wanted = Wanted(plan.max_window, plan.tree_window, BATCH_ROWS, max_streams, SLICE, context)

@@ -161,8 +161,8 @@ class RowCheck(Generic[A]):
             if not self._probes.shared_equal(cast, counts):
                 self._allowed.shares = False
                 self._allowed.notes.append(
-                    f"Streams do not share launches: on {self._device} the rows of {streams} streams in one do not keep "
-                    "the bits they have alone."
+                    f"Streams do not share launches: on {self._device} the rows of {streams} streams in one do not "
+                    "keep the bits they have alone."
                 )
                 return
 
@@ -182,7 +182,7 @@ def long_lengths(plan: DecoderPlan, context: int, width: int) -> list[int]:
     context's end; lengths whose state would not fit in 256 MiB are left out.
     """
     windows = {getattr(sublayer.op, "window", 0) for layer in plan.layers for sublayer in layer} - {0}
-    edges = {edge for window in windows for edge in (window - width // 2, window + BLOCK + 3)}
+    edges = {edge - width // 2 for window in windows for edge in (window, window + BLOCK)}
     lengths = {*edges, *(length - 7 for length in _LONG), context - width - 1}
     state = state_spec(plan)
     return sorted(n for n in lengths if PROMPT < n <= context - width and lane_bytes(state, n) <= _MOST_LANE_BYTES)

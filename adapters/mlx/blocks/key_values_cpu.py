@@ -155,13 +155,16 @@ class CpuKeyValues:
         size = 4 * held * self._op.kv_heads * self._op.head_dim
         if len(keys) != size or len(values) != size:
             raise ValueError(f"a layer's buffers of {len(keys)} and {len(values)} bytes; {size} are {held} tokens")
-        start = length - held
-        self._first = start - start % BLOCK
-        self.length = start
-        self._keys, self._values = self._keys[:, :0], self._values[:, :0]
-        parts = [np.frombuffer(part, np.float32).reshape(shape) for part in (keys, values)]
-        self._write(parts[0], parts[1])
-        self.length, self._written = length, 0
+        self.length = length
+        self._first = (length - held) - (length - held) % BLOCK
+        slots = max(1, _blocks(length - self._first)) * BLOCK
+        made = []
+        for part in (keys, values):
+            buffer = np.zeros((self._op.kv_heads, slots, self._op.head_dim), np.float32)
+            at = length - self._first
+            buffer[:, at - held : at] = np.frombuffer(part, np.float32).reshape(shape).transpose(1, 0, 2)
+            made.append(buffer)
+        self._keys, self._values = made
 
     def _held(self, length: int) -> int:
         return min(length, self._op.window) if self._op.window else length

@@ -44,7 +44,8 @@ def by_mlx_lm(case: Case, folder: Path) -> Logits | None:
         return None
     import mlx.core as mx
     from mlx.utils import tree_map
-    from mlx_lm.utils import load_model
+
+    load_model = importlib.import_module("mlx_lm.utils").load_model
 
     case.shape.write(folder)
     _change(folder, case.mlx_lm)
@@ -61,8 +62,8 @@ def by_transformers(case: Case, folder: Path) -> Logits | None:
     """transformers' logits [T, V] of the dense twin in float32."""
     if case.transformers is None:
         return None
-    import torch
-    from transformers import AutoModelForCausalLM
+    torch = importlib.import_module("torch")
+    models = importlib.import_module("transformers").AutoModelForCausalLM
 
     shape = case.shape
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,7 @@ def by_transformers(case: Case, folder: Path) -> Logits | None:
         tensors |= _zero_biases(shape)
     (folder / "config.json").write_text(json.dumps(config))
     write_tensors(folder, tensors)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model = models.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     with torch.no_grad():
         made: Logits = model(torch.tensor(case.tokens())[None]).logits[0].numpy()
     return made

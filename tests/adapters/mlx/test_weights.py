@@ -1,0 +1,118 @@
+"""Weights are read from the byte ranges of validated headers, exactly; what is not there any more is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorfold.adapters.filesystem.checkpoints import FolderReader
+from tensorfold.adapters.mlx import loader
+from tensorfold.adapters.mlx.loader import Loading
+from tensorfold.adapters.mlx.rows import RowOps
+from tensorfold.adapters.mlx.rows_cpu import unpacked
+from tensorfold.adapters.mlx.runtime import Runtime, current
+from tensorfold.adapters.mlx.weights import Codes, Values, WeightReader, as_float32, read_tensor
+from tensorfold.application.loading import describe
+from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.domain.families.tensors import Source
+from tensorfold.kernels.reference.affine import dequantize
+from tests.adapters.mlx.models import SMALL
+from tests.synthetic.llama_checkpoints import Layout, TinyLlama
+from tests.synthetic.safetensors_file import as_values
+
+SLOT = "layers.1.mlp.down"
+MODULE = "model.layers.1.mlp.down_proj"
+
+
+def reader(folder: Path, shape: TinyLlama, say: list[str] | None = None) -> WeightReader:
+    facts = FolderReader().facts(shape.write(folder))
+    told = describe(facts, "mlx", None)
+    return WeightReader(told.bound, facts, (say if say is not None else []).append)
+
+
+@pytest.mark.parametrize("dtype", ("F32", "F16", "BF16"))
+def test_dense_values_widen_exactly(dtype: str, tmp_path: Path) -> None:
+    shape = replace(SMALL, dtype=dtype, shards=3, mlp_bias=True)
+    matrix = reader(tmp_path, shape).matrix(SLOT)
+    tensors = shape.tensors()
+    assert isinstance(matrix.stored, Values) and matrix.bias is not None
+    assert (as_float32(matrix.stored) == as_values(tensors[f"{MODULE}.weight"])).all()
+    assert (matrix.bias == as_values(tensors[f"{MODULE}.bias"])).all()
+    assert matrix.shape == (64, 96)
+
+
+@pytest.mark.parametrize("bits", (2, 3, 4, 5, 6, 8))
+@pytest.mark.parametrize("dtype", ("F32", "F16", "BF16"))
+def test_affine_codes_unpack_to_scale_times_code_plus_bias(bits: int, dtype: str, tmp_path: Path) -> None:
+    shape = replace(SMALL, dtype=dtype, quantization=Layout(bits, 32))
+    matrix = reader(tmp_path, shape).matrix(SLOT)
+    tensors = shape.tensors()
+    words = tensors[f"{MODULE}.weight"].values
+    scales, biases = as_values(tensors[f"{MODULE}.scales"]), as_values(tensors[f"{MODULE}.biases"])
+    assert isinstance(matrix.stored, Codes) and (matrix.stored.bits, matrix.stored.group) == (bits, 32)
+    expected = dequantize(words, scales, biases, bits, 32)
+    assert np.abs(unpacked(matrix) - expected).max() <= 1e-6 * np.abs(expected).max()
+
+
+def test_a_file_that_shrank_or_went_is_refused_by_name(tmp_path: Path) -> None:
+    facts = FolderReader().facts(SMALL.write(tmp_path))
+    header = facts.tensors["model.norm.weight"]
+    file = tmp_path / header.file
+    file.write_bytes(file.read_bytes()[: header.end - 1])
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=r"model\.norm\.weight"):
+            read_tensor(tmp_path, header)
+        file.unlink(missing_ok=True)
+
+
+def test_a_form_that_is_not_read_yet_is_refused_and_not_guessed(tmp_path: Path) -> None:
+    facts = FolderReader().facts(SMALL.write(tmp_path))
+    bound = dict(describe(facts, "mlx", None).bound)
+    found = bound[SLOT]
+    for other in (
+        replace(found, swapped=True),
+        replace(found, source=replace(found.source, takes_log=True)),
+        replace(found, source=Source(found.source.name, stored=(96, 64))),
+        replace(found, modules=found.modules * 2),
+        replace(found, add_one=None),
+    ):
+        weights = WeightReader({**bound, SLOT: other}, facts, lambda line: None)
+        with pytest.raises(RefusedError, match="does not read yet"):
+            weights.matrix(SLOT)
+
+
+def test_a_norm_stored_around_zero_has_one_added(tmp_path: Path) -> None:
+    facts = FolderReader().facts(SMALL.write(tmp_path))
+    bound = dict(describe(facts, "mlx", None).bound)
+    plain = WeightReader(bound, facts, lambda line: None).vector("readout.norm")
+    bound["readout.norm"] = replace(bound["readout.norm"], add_one=True)
+    assert (WeightReader(bound, facts, lambda line: None).vector("readout.norm") == plain + np.float32(1)).all()
+
+
+def test_large_checkpoints_tell_how_far_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorfold.adapters.mlx.weights._SMALL", 1)
+    lines: list[str] = []
+    weights = reader(tmp_path, SMALL, lines)
+    for path in ("embedding", "readout.norm", "layers.0.mlp.gate", "layers.0.mlp.up", SLOT):
+        weights.matrix(path) if path != "readout.norm" else weights.vector(path)
+    assert 1 < len(lines) <= 10 and all(line.startswith("reading weights: ") for line in lines)
+
+
+def test_matrices_too_large_to_unpack_stay_as_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = replace(SMALL, quantization=Layout(4, 32))
+    facts = FolderReader().facts(shape.write(tmp_path / "checkpoint"))
+    told = describe(facts, "mlx", None)
+
+    def load(runtime: Runtime) -> RowOps[Any]:
+        loading = Loading(told.plan, told.bound, facts, runtime, lambda line: None)
+        model = loading.model(tmp_path / "checks", name="m", context=64, max_streams=1)
+        return model.forward.decoder.ops
+
+    assert "through mlx" not in load(current()).detail
+    assert "through mlx" in load(replace(current(), memory=1000)).detail
+    monkeypatch.setattr(loader, "_MOST_UNPACKED", 1000)
+    assert "through mlx" in load(current()).detail
