@@ -71,7 +71,11 @@ class Drafting:
                 return [self._window(live.stream, p, n) for live, p, n in zip(served, proposals, granted, strict=True)]
             except Exception as fault:
                 self._blame("row allocation", fault)
-        return [(chain(live.stream.pending, (), live.stream.forced), None) for live in served]
+        return [(self._bare(live.stream), None) for live in served]
+
+    def _bare(self, stream: Stream) -> Window:
+        """The pending token and as many fixed ones as a chain may hold."""
+        return chain(stream.pending, (), stream.forced[: self._limits.chain_width - 1])
 
     def _grant(self, served: Sequence[Live], proposals: Sequence[Proposal | None]) -> Sequence[int]:
         """Draft rows for each stream: by expected tokens against measured cost, or all that fit when forced."""
@@ -96,7 +100,7 @@ class Drafting:
 
     def _window(self, stream: Stream, proposal: Proposal | None, rows: int) -> Planned:
         if proposal is None or rows <= 0:
-            return chain(stream.pending, (), stream.forced), None
+            return self._bare(stream), None
         if proposal.parents is None:
             return chain(stream.pending, proposal.tokens[:rows], stream.forced), proposal.source
         window = tree(stream.pending, proposal.tokens[:rows], proposal.parents[:rows])
@@ -113,17 +117,19 @@ class Drafting:
         limit = min(stream.room, self._widest) - 1 - len(stream.forced)
         if limit <= 0 or self._past_draft_context(stream, limit):
             return None
+        # What a gate has fixed will be fed before any draft, so sources continue behind it.
+        tokens = [*stream.tokens, *stream.forced] if stream.forced else stream.tokens
         offers: list[Proposal] = []
         for source in live.sources:
             try:
-                offer = source.propose(stream.tokens, limit)
+                offer = source.propose(tokens, limit)
                 if offer is not None and (offer := self._sound(offer, stream, limit)) is not None:
                     offers.append(offer)
             except Exception as fault:
                 self._blame(source.name, fault)
         head, live.head = live.head, None
-        if head is not None and (sound := self._sound(head, stream, limit)) is not None:
-            offers.append(sound)
+        if head is not None and (usable := self._sound(head, stream, limit)) is not None:
+            offers.append(usable)
         if not offers:
             return None
         return offers[0] if len(offers) == 1 else arbitrate(offers)

@@ -120,7 +120,7 @@ class Stream:
         room = self.max_tokens - self.emitted_count
         finish: Finish | None = None
         stop: bytes | None = None
-        forced: tuple[int, ...] = ()
+        forced = self.forced[window.forced + 1 :]
         if len(run) >= room:
             run, finish = run[:room], Finish.LENGTH
         if not self.stop_ids.isdisjoint(run):
@@ -139,12 +139,18 @@ class Stream:
         return Committed(run, acceptance.path[: len(run)], max(0, len(run) - 1 - window.forced), finish, stop)
 
     def _run(self, window: Window, acceptance: Acceptance) -> tuple[int, ...]:
-        """The tokens that a window offers: its forced ones, then the accepted ones."""
+        """The tokens that a window offers: its forced ones, then the accepted ones.
+
+        A window may feed only the first of the fixed tokens; the next of them then stands in for the draw behind it.
+        """
         forced = window.forced
         if self.finish is not None or self.absorbed != len(self.tokens) - 1:
             raise ValueError("the stream takes no window: its reply has ended or its prompt is not absorbed")
         run = window.tokens[1 : 1 + forced] + acceptance.tokens if forced else acceptance.tokens
-        if window.tokens[0] != self.tokens[-1] or run[:forced] != self.forced or len(run) != len(acceptance.path):
+        if forced < len(self.forced):
+            run = (*run[:forced], self.forced[forced])
+        fits = run[:forced] == self.forced[:forced] and forced <= len(self.forced)
+        if window.tokens[0] != self.tokens[-1] or not fits or len(run) != len(acceptance.path):
             raise ValueError("the window does not follow the stream's pending and forced tokens")
         return run
 

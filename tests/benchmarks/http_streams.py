@@ -112,8 +112,8 @@ def server(model: MeasuredModel) -> Iterator[HttpServer]:
         scheduler.stop(10.0)
 
 
-def load(port: int, tokens: int, folder: Path) -> dict[str, Any]:
-    """Sixty-four greedy streams of `tokens` tokens each, read and checked by the other process."""
+def prepare(tokens: int, folder: Path) -> None:
+    """Write sixty-four greedy requests of `tokens` tokens each and the texts their replies must have."""
     texts, bodies = [], []
     for index in range(STREAMS):
         content = f"stream {index}"
@@ -125,6 +125,10 @@ def load(port: int, tokens: int, folder: Path) -> dict[str, Any]:
         )
     (folder / "bodies.json").write_text(json.dumps(bodies))
     (folder / "texts.json").write_text(json.dumps(texts))
+
+
+def load(port: int, folder: Path) -> dict[str, Any]:
+    """Send the prepared requests from another process, which reads and checks the replies; its figures."""
     command = [
         sys.executable, "-m", "tests.benchmarks.http_load", "--port", str(port), "--streams", str(STREAMS),
         "--bodies", str(folder / "bodies.json"), "--expect", str(folder / "texts.json"),
@@ -140,9 +144,11 @@ def host_time(tokens: int, folder: Path) -> dict[str, Any]:
     """Host microseconds per streamed token with rounds back to back."""
     model = MeasuredModel(HashModel(LAW, max_streams=STREAMS, batch_rows=STREAMS, max_lanes=STREAMS, prefill_slice=64))
     with server(model) as http:
-        load(http.port, 8, folder)
+        prepare(8, folder)
+        load(http.port, folder)
+        prepare(tokens, folder)
         cpu, inside = time.process_time(), model.cpu_s
-        figures = load(http.port, tokens, folder)
+        figures = load(http.port, folder)
         cpu, inside = time.process_time() - cpu, model.cpu_s - inside
     streamed = STREAMS * tokens
     return {
@@ -159,8 +165,9 @@ def lateness(tokens: int, folder: Path) -> dict[str, Any]:
     model = MeasuredModel(
         HashModel(LAW, max_streams=STREAMS, batch_rows=STREAMS, max_lanes=STREAMS, prefill_slice=64), TICK_S
     )
+    prepare(tokens, folder)
     with server(model) as http:
-        figures = load(http.port, tokens, folder)
+        figures = load(http.port, folder)
     late = sorted(model.late_ms[10:])
     return {
         "p50_ms": late[len(late) // 2],

@@ -268,10 +268,21 @@ def test_a_window_of_another_stream_is_refused_and_changes_nothing(window: Windo
     assert (s.emitted, s.emitted_count, s.absorbed, s.finish) == ([], 0, 1, None)
 
 
-def test_a_window_without_the_forced_tokens_is_refused() -> None:
+def test_fixed_tokens_may_be_fed_in_several_windows_and_stand_in_for_the_draws_between() -> None:
+    s = stream(gates=[At(1, (50, 51, 52, 53))])
+    s.commit(*whole(1))
+    assert s.forced == (51, 52, 53)
+    first = s.commit(chain(50, forced=[51]), Acceptance((0, 1), (9,)))
+    assert (first.tokens, first.kept, first.drafts_kept, s.forced, s.pending) == ((51, 52), (0, 1), 0, (53,), 52)
+    second = s.commit(chain(52), Acceptance((0,), (9,)))
+    assert (second.tokens, second.kept, s.forced, s.pending) == ((53,), (0,), (), 53)
+    assert s.absorbed == len(s.tokens) - 1
+
+
+def test_a_window_with_other_than_the_forced_tokens_is_refused() -> None:
     s = stream(gates=[At(1, (50, 51))])
     s.commit(*whole(1))
-    for window in (chain(50), chain(50, forced=[52]), chain(50, forced=[51, 52])):
+    for window in (chain(50, forced=[52]), chain(50, forced=[51, 52])):
         with pytest.raises(ValueError, match="does not follow"):
             s.commit(window, Acceptance(tuple(range(len(window))), (3,)))
 
