@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from tensorfold.application.counters import Counters
 from tensorfold.application.drafts import Drafting
 from tensorfold.application.flight import Flight
+from tensorfold.application.lanes import Lanes
 from tensorfold.application.listeners import harmless
 from tensorfold.application.live import Live
 from tensorfold.application.ports.machine import Clock
-from tensorfold.application.ports.target_model import Draws, LaneWindow, Path, RoundBatch, Span, TargetModel, Ticket
+from tensorfold.application.ports.target_model import Draws, LaneWindow, Path, RoundBatch, TargetModel, Ticket
 from tensorfold.application.settings import EngineSettings
-from tensorfold.domain.drafting.costs import RATE, STALL, CostCurve
+from tensorfold.domain.drafting.costs import CostCurve
 from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory
 from tensorfold.domain.scheduling.turns import TurnOrder
 from tensorfold.domain.streams import Committed, Stream
 from tensorfold.domain.verification import accept
-from tensorfold.domain.windows import Window, chain
+from tensorfold.domain.windows import Window
 
 Log = Callable[[str], None]
 _LOGGED_RETRIES = 10
@@ -70,61 +71,32 @@ class Engine:
         self.model = model
         self.counters = counters if counters is not None else Counters()
         self.flight = Flight(clock, settings.stall_factor, settings.stall_grace_s)
-        self._settings = settings
-        self._clock = clock
         self._log = harmless(log)
         self._limits = model.limits
         self._curve = CostCurve(model.costs.rows_ms)
-        self._prefill_row_ms = model.costs.prefill_row_ms
         self._drafting = Drafting(model, settings, self._curve, sources, self.counters, self._log)
+        self._lanes = Lanes(model, settings, self.flight, self._curve, self.counters, self._log)
         self._turns = TurnOrder(self._limits.max_streams, self._limits.batch_rows)
         self._opened = 0
 
     # -- opening and filling -------------------------------------------------------------------------------------
 
-    def open(self, stream: Stream, tag: object = None, source: DraftSource | None = None) -> Live:
+    def open(self, stream: Stream, source: DraftSource | None = None) -> Live:
         """Give a stream a lane, and `source` beside its usual draft sources. Raises CapacityError when none is left."""
-        lane = self.model.open(len(stream.prompt) + stream.max_tokens)
+        lane = self._lanes.open(stream)
         self._opened += 1
-        live = Live(self._opened, stream, lane, self._drafting.open(stream, source), tag)
+        live = Live(self._opened, stream, lane, self._lanes.slices(stream), self._drafting.open(stream, source))
         if live.to_fill <= 0:
             stream.absorb_prompt()
         return live
 
     def fill(self, live: Live) -> bool:
         """Absorb the next slice of a prompt; True when the stream may take rounds."""
-        if live.to_fill > 0:
-            self._absorb(live, self._next_stop(live))
-            if live.to_fill == 0:
-                live.stream.absorb_prompt()
-        return live.to_fill == 0
-
-    def _next_stop(self, live: Live) -> int:
-        """End of the next slice: inside the planned chunk, and of the size the load check allows."""
-        chunk = self._settings.prefill_chunk
-        end = min((live.filled // chunk + 1) * chunk, len(live.stream.prompt) - 1)
-        size = self._limits.prefill_slice
-        return min(end, live.filled + size) if size else end
-
-    def _absorb(self, live: Live, stop: int) -> None:
-        rows = stop - live.filled
-        began = self.flight.depart("prefill", rows * self._prefill_row_ms)
-        try:
-            self.model.collect(self.model.prefill(live.lane, live.ids, Span(live.filled, stop)))
-        finally:
-            took = self.flight.arrive() - began
-        # One slice that hung must not hide the next one: it counts as at most so many times what was expected.
-        expected = self._prefill_row_ms
-        self._prefill_row_ms += RATE * (min(1000.0 * took / rows, STALL * expected) - expected)
-        self.counters.prefill_s += took
-        live.filled = stop
+        return self._lanes.fill(live)
 
     def close(self, live: Live) -> None:
-        """Free a stream's lane and forget its sources."""
-        try:
-            self.model.close(live.lane)
-        except Exception as fault:
-            self._log(f"lane {live.lane} did not close: {fault!r}")
+        """Free a stream's lane."""
+        self._lanes.close(live)
 
     # -- the round -----------------------------------------------------------------------------------------------
 
@@ -153,7 +125,7 @@ class Engine:
         try:
             for turn in group:
                 if turn.stale:
-                    self._rebuild(turn.live)
+                    self._lanes.rebuild(turn.live)
                     turn.stale = False
             ticket, draws = self._launch(group)
         except Exception as fault:
@@ -250,40 +222,11 @@ class Engine:
             if live.sources:
                 self._drafting.observe(live, turn.source if drafted else None, drafted, committed)
 
-    # -- rebuilding a lane ---------------------------------------------------------------------------------------
-
     def _rebuild_or_end(self, turn: _Turn) -> None:
         try:
-            self._rebuild(turn.live)
+            self._lanes.rebuild(turn.live)
         except Exception as fault:
             turn.committed, turn.fault = None, fault
-
-    def _rebuild(self, live: Live) -> None:
-        """A fresh lane with the state the stream had: the prompt in its slices, the reply in forced rows."""
-        stream = live.stream
-        self.counters.rebuilds += 1
-        self.close(live)
-        live.lane = self.model.open(len(stream.prompt) + stream.max_tokens)
-        live.filled = 0
-        while live.to_fill > 0:
-            self._absorb(live, self._next_stop(live))
-        self._feed_reply(live)
-
-    def _feed_reply(self, live: Live) -> None:
-        """Absorb the committed reply up to the pending token, as wide as the model's windows allow."""
-        stream = live.stream
-        at, end = len(stream.prompt) - 1, stream.absorbed
-        while at < end:
-            rows = min(self._limits.chain_width, end - at)
-            window = chain(stream.tokens[at], forced=stream.tokens[at + 1 : at + rows])
-            self.flight.depart("round", self._curve.ms(rows))
-            try:
-                ticket = self.model.launch(RoundBatch((LaneWindow(live.lane, at, window, stream.sampling),)))
-                self.model.collect(ticket)
-                self.model.keep(ticket, [tuple(range(rows))])
-            finally:
-                self.flight.arrive()
-            at += rows
 
 
 def _take_prints(group: Sequence[_Turn], draws: Draws, paths: Sequence[Path]) -> None:

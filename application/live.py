@@ -5,19 +5,19 @@ Owned by the engine thread. Nothing here decides a token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.application.ports.target_model import Lane
+from tensorfold.application.ports.target_model import Lane, Span
 from tensorfold.domain.drafting.depth import DepthPolicy
 from tensorfold.domain.drafting.sources import DraftSource, Proposal
 from tensorfold.domain.streams import Stream
 
 
 class Live:
-    """One stream in the engine; `index` names it to the policies."""
+    """One stream in the engine; `index` names it to the policies, `slices` are those of its prompt still to absorb."""
 
     __slots__ = (
         "audit",
@@ -29,19 +29,19 @@ class Live:
         "index",
         "lane",
         "rounds",
+        "slices",
         "sources",
         "stream",
-        "tag",
     )
 
     def __init__(
-        self, index: int, stream: Stream, lane: Lane, sources: Sequence[DraftSource], tag: object = None
+        self, index: int, stream: Stream, lane: Lane, slices: Iterator[Span], sources: Sequence[DraftSource]
     ) -> None:
         self.index = index
         self.stream = stream
         self.lane = lane
+        self.slices = slices
         self.sources = tuple(sources)
-        self.tag = tag
         self.audit = False
         self.ids: NDArray[np.int64] = np.asarray(stream.prompt, dtype=np.int64)
         self.filled = 0

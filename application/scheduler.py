@@ -235,7 +235,7 @@ class Scheduler:
         request = generation.request
         live, refusal = None, ""
         try:
-            live = self.engine.open(self.factory.stream(request), generation, generation.oracle)
+            live = self.engine.open(self.factory.stream(request), generation.oracle)
         except CapacityError as limit:
             if self._running or self._filling:
                 return False
@@ -278,32 +278,25 @@ class Scheduler:
     # -- landing and ending --------------------------------------------------------------------------------------
 
     def _land(self, outcome: Outcome) -> None:
-        live = outcome.live
-        generation: Generation = live.tag  # type: ignore[assignment]
-        committed = outcome.committed
+        live, committed = outcome.live, outcome.committed
+        running = next(r for r in self._running if r.live is live)
+        generation = running.generation
         if committed is None:
             self._log(f"request {generation.id} failed in a round: {outcome.fault!r}")
-            self._end(self._take(live), outcome.fault)
+            self._running.remove(running)
+            self._end(running, outcome.fault)
             return
         self.counters.completion_tokens += len(committed.tokens)
         generation.deliver(Landed(committed.tokens, outcome.prints))
         if live.rounds == 1:
-            self._of(live).first_at = self._clock.monotonic()
+            running.first_at = self._clock.monotonic()
         if committed.finish is not None:
-            running = self._take(live)
+            self._running.remove(running)
             stats = self._stats(running)
             self.engine.close(live)
             self.counters.finished += 1
             generation.deliver(Ended(str(committed.finish), stats, committed.stop))
             self._on_done(generation, stats, str(committed.finish))
-
-    def _of(self, live: Live) -> _Running:
-        return next(r for r in self._running if r.live is live)
-
-    def _take(self, live: Live) -> _Running:
-        running = self._of(live)
-        self._running.remove(running)
-        return running
 
     def _drop_cancelled(self) -> None:
         for group in (self._filling, self._running):
