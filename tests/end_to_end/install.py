@@ -13,8 +13,9 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,10 @@ _HELP = (
     "except SystemExit as ended: assert ended.code == 0\n"
     "heavy = sorted({name.split('.')[0] for name in sys.modules} & set(sys.argv[1:]))\n"
     "sys.exit('--help loads ' + ', '.join(heavy) if heavy else 0)\n"
+)
+_INSTALLED = (
+    "import json, importlib.metadata as m\n"
+    "print(json.dumps({d.metadata['Name'].lower(): d.version for d in m.distributions()}))\n"
 )
 _EVERYTHING = (
     "import importlib, pkgutil, tensorfold\n"
@@ -115,8 +120,8 @@ class Installs:
         self._run(environment / "python", "-c", _HELP, *HEAVY)
 
     def _versions(self, environment: Path) -> dict[str, str]:
-        listed = json.loads(self._run(environment / "python", *_PIP, "list", "--format", "json"))
-        return {item["name"].lower(): item["version"] for item in listed}
+        found: dict[str, str] = json.loads(self._run(environment / "python", "-c", _INSTALLED))
+        return found
 
     def _stand_in(self, environment: Path, name: str, version: str) -> None:
         """An installed package in pip's eyes, without its gigabytes."""
@@ -156,42 +161,50 @@ def dependencies(*, on_a_mac: bool) -> list[str]:
     return [line.partition(";")[0] for line in lines if f"'{other}'" not in line]
 
 
-@dataclass(slots=True)
-class Run:
-    """What was done, and what was missed."""
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One install: what it shows, and the work whose result is its figure."""
 
-    done: list[str] = field(default_factory=list)
-    misses: list[str] = field(default_factory=list)
+    title: str
+    work: Callable[[], str]
 
-    def attempt(self, title: str, work: Callable[[], str]) -> None:
-        """One install; its figure, or what went wrong."""
-        print(f"-- {title}", flush=True)
-        try:
-            self.done.append(work())
-        except MissError as miss:
-            print(f"   {miss}", flush=True)
-            self.misses.append(title)
+
+def jobs(installs: Installs, pythons: Mapping[int, Interpreter | None]) -> list[Job]:
+    """Everything that is installed or resolved."""
+    here = [python for python in pythons.values() if python is not None]
+    absent = [minor for minor, python in pythons.items() if python is None]
+    return [
+        Job("beside a container's torch, triton and numpy", partial(container, installs, pythons)),
+        *(Job(f"base install on Python {python.version}", partial(base, installs, python)) for python in here),
+        *(Job(f"wheels for Python 3.{minor}", partial(wheels, installs, minor)) for minor in absent),
+        Job(f"wheels for a Mac's Python 3.{RESOLVED}", partial(mac_wheels, installs)),
+    ]
+
+
+def attempt(job: Job) -> tuple[bool, str]:
+    """Whether a job came out, and its figure, or its title when it did not."""
+    try:
+        figure = job.work()
+    except MissError as miss:
+        print(f"-- {job.title}\n   {miss}", flush=True)
+        return False, job.title
+    print(f"-- {job.title}: ok", flush=True)
+    return True, figure
 
 
 def main() -> int:
-    """Run everything; the exit code."""
+    """Run everything, two installs at a time; the exit code."""
     began = time.monotonic()
     pythons = {minor: found(minor) for minor in MINORS}
-    here = [python for python in pythons.values() if python is not None]
-    run = Run()
-    with tempfile.TemporaryDirectory(prefix="tensorfold-install-") as folder:
-        installs = Installs(Path(folder).resolve())
-        if not here:
-            run.misses.append("no Python from 3.11 on was found")
-        for python in here:
-            run.attempt(f"base install on Python {python.version}", partial(base, installs, python))
-        for minor in [minor for minor, python in pythons.items() if python is None or minor == RESOLVED]:
-            run.attempt(f"wheels for Python 3.{minor}", partial(wheels, installs, minor, here))
-        run.attempt(f"wheels for a Mac's Python 3.{RESOLVED}", partial(mac_wheels, installs))
-        run.attempt("beside a container's torch, triton and numpy", partial(container, installs, pythons))
-    verdict = f"FAILED: {', '.join(run.misses)}" if run.misses else "ok"
-    print(f"{verdict}: {'; '.join(run.done)}; {time.monotonic() - began:.0f} s")
-    return 1 if run.misses else 0
+    with tempfile.TemporaryDirectory(prefix="tensorfold-install-") as folder, ThreadPoolExecutor(2) as pool:
+        ends = list(pool.map(attempt, jobs(Installs(Path(folder).resolve()), pythons)))
+    misses = [title for came_out, title in ends if not came_out]
+    if not any(pythons.values()):
+        misses.append("no Python from 3.11 on was found")
+    verdict = f"FAILED: {', '.join(misses)}" if misses else "ok"
+    figures = "; ".join(figure for came_out, figure in ends if came_out)
+    print(f"{verdict}: {figures}; {time.monotonic() - began:.0f} s")
+    return 1 if misses else 0
 
 
 def base(installs: Installs, python: Interpreter) -> str:
@@ -200,13 +213,12 @@ def base(installs: Installs, python: Interpreter) -> str:
     return f"Python {python.version} installed"
 
 
-def wheels(installs: Installs, minor: int, here: Sequence[Interpreter]) -> str:
-    """Wheels for one Python; only 3.12's must all be there, newer ones may be too new for a dependency."""
+def wheels(installs: Installs, minor: int) -> str:
+    """Wheels for a Python that is not here; 3.12's must all exist, a newer one may be too new for a dependency."""
     resolves = installs.resolves(minor)
     if minor == RESOLVED and not resolves:
         raise MissError(f"not every dependency has a wheel for Python 3.{minor}")
-    missing = "" if any(python.minor == minor for python in here) else " not found here"
-    return f"Python 3.{minor}{missing}, wheels {'resolve' if resolves else 'do not resolve'}"
+    return f"Python 3.{minor} not found here, its wheels {'resolve' if resolves else 'do not resolve'}"
 
 
 def mac_wheels(installs: Installs) -> str:
