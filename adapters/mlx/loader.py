@@ -93,7 +93,7 @@ class Loading:
         if known is not None:
             self._say("rows were checked on this machine before")
             return known
-        allowed = RowCheck(forward, wanted, self._runtime.device.split(" ")[0], self._say).run()
+        allowed = RowCheck(forward, wanted, self._runtime.place, self._say).run()
         self._say("measuring launches")
         finding = Finding(allowed, measure(forward, wanted, allowed))
         cache.write(key, finding)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tensorfold.adapters.mlx.forward import Forward
-from tensorfold.adapters.mlx.row_probes import Reference, RowProbes, same_state, tree_forms
+from tensorfold.adapters.mlx.row_probes import Reference, RowProbes, chain_of, same_state, tree_forms
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.state import lane_bytes, state_spec
+from tensorfold.domain.windows import Window
 from tensorfold.kernels.cpu.attention import BLOCK
 
 A = TypeVar("A")
@@ -48,13 +49,14 @@ class Allowed:
 
 
 class RowCheck(Generic[A]):
-    """Runs the probes of one decoder, narrowing as it goes; `device` is named in the sentences."""
+    """Runs the probes of one decoder, narrowing as it goes; `place` names the device in sentences."""
 
-    def __init__(self, forward: Forward[A], wanted: Wanted, device: str, say: Callable[[str], None]) -> None:
-        self._wanted, self._device, self._say = wanted, device, say
+    def __init__(self, forward: Forward[A], wanted: Wanted, place: str, say: Callable[[str], None]) -> None:
+        self._wanted, self._place, self._say = wanted, place, say
         self._plan = forward.decoder.plan
         self._probes = RowProbes(forward, wanted.context)
         self._allowed = Allowed(max(1, wanted.chain), max(1, wanted.tree), wanted.streams > 1, wanted.slice)
+        self._tree: tuple[Reference[A], Window] | None = None
 
     def run(self) -> Allowed:
         """Probe everything; what no row can be placed for in a short context is left out."""
@@ -100,12 +102,12 @@ class RowCheck(Generic[A]):
         width = self._allowed.chain
         if width == 1:
             self._allowed.notes.append(
-                f"Drafts are off: on {self._device} a window of two rows does not keep the bits of one-row steps, "
-                "so replies are decoded serially."
+                f"Drafts are off: on {self._place} a window of two rows does not keep the bits of one-row steps, since "
+                "MLX picks its kernels by the number of rows; replies are decoded serially."
             )
         else:
             self._allowed.notes.append(
-                f"Windows are at most {width} rows: on {self._device} wider ones do not keep the bits of one-row steps."
+                f"Windows are at most {width} rows: on {self._place} wider ones do not keep the bits of one-row steps."
             )
 
     def _trees(self) -> None:
@@ -123,15 +125,16 @@ class RowCheck(Generic[A]):
                     break
                 passed = width
             allowed.tree = passed
+            self._tree = (reference, form.truncated(passed))
         # A tree of two rows is a chain, so fewer than three rows is no tree at all.
         if allowed.tree < 3:
             allowed.tree = 1
         if allowed.tree < before:
             self._allowed.notes.append(
-                f"Drafts with branches are at most {allowed.tree} rows on {self._device}: wider trees do not keep the "
+                f"Drafts with branches are at most {allowed.tree} rows on {self._place}: wider trees do not keep the "
                 "bits of one-row steps."
                 if allowed.tree > 1
-                else f"Drafts have no branches: on {self._device} trees do not keep the bits of one-row steps."
+                else f"Drafts have no branches: on {self._place} trees do not keep the bits of one-row steps."
             )
 
     def _long(self) -> None:
@@ -147,7 +150,7 @@ class RowCheck(Generic[A]):
                 allowed.draft_context = safe
                 allowed.notes.append(
                     f"Drafts stop at position {safe:,}: with {length:,} tokens before it a window does not keep the "
-                    f"bits of one-row steps on {self._device}."
+                    f"bits of one-row steps on {self._place}."
                 )
                 return
             safe = length + width
@@ -157,11 +160,13 @@ class RowCheck(Generic[A]):
         for streams, rows in company(self._allowed.chain, wanted.batch_rows, wanted.streams):
             cast = [references[i % len(references)] for i in range(streams)]
             # Unequal windows beside each other, so that no row of a lane has the place it had alone.
-            counts = [max(1, rows - i % 2) for i in range(streams)]
-            if not self._probes.shared_equal(cast, counts):
+            windows = [chain_of(one.tokens[: max(1, rows - i % 2)]) for i, one in enumerate(cast)]
+            if self._tree is not None and len(self._tree[1]) <= rows:
+                cast[-1], windows[-1] = self._tree
+            if not self._probes.shared_equal(cast, windows):
                 self._allowed.shares = False
                 self._allowed.notes.append(
-                    f"Streams do not share launches: on {self._device} the rows of {streams} streams in one do not "
+                    f"Streams do not share launches: on {self._place} the rows of {streams} streams in one do not "
                     "keep the bits they have alone."
                 )
                 return
@@ -173,7 +178,7 @@ class RowCheck(Generic[A]):
         if not all(same_state(whole, probes.absorbed(ids, rows)) for rows in (allowed.slice, 17)):
             allowed.slice = 0
             allowed.notes.append(
-                f"Prompts are read in whole chunks: on {self._device} slices do not keep the bits of the chunk."
+                f"Prompts are read in whole chunks: on {self._place} slices do not keep the bits of the chunk."
             )
 
 

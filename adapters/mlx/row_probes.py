@@ -118,15 +118,14 @@ class RowProbes(Generic[A]):
             self._step(serial, token)
         return same_state(own, serial)
 
-    def shared_equal(self, references: Sequence[Reference[A]], rows: Sequence[int]) -> bool:
-        """Whether windows of these many rows on lanes of their own, in one launch, have their references' bits."""
+    def shared_equal(self, references: Sequence[Reference[A]], windows: Sequence[Window]) -> bool:
+        """Whether windows over their references' first tokens, in one launch on lanes of their own, have their bits."""
         parts = []
-        for reference, count in zip(references, rows, strict=True):
-            window = chain_of(reference.tokens[:count])
+        for reference, window in zip(references, windows, strict=True):
             lane = reference.lane.fork()
             parts.append(LanePart(lane, window.tokens, lay_out(window, lane.length)))
-        made = self._forward.decoder.host(self._forward.launch(parts, range(sum(rows))))
-        wanted = [reference.logits[:count] for reference, count in zip(references, rows, strict=True)]
+        made = self._forward.decoder.host(self._forward.launch(parts, range(sum(map(len, windows)))))
+        wanted = [one.logits[: len(window)] for one, window in zip(references, windows, strict=True)]
         return same_bits(made, np.concatenate(wanted))
 
     def absorbed(self, ids: NDArray[np.int64], rows: int) -> LaneState[A]:

@@ -11,7 +11,8 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+
+from tensorfold.kernels.cpu.workers import processors
 
 LEAST = (0, 32, 2)
 _PACKAGE = "'mlx>=0.32.2'" if sys.platform == "darwin" else "'mlx[cpu]>=0.32.2'"
@@ -26,6 +27,11 @@ class Runtime:
     device: str
     cpu: bool
     memory: int
+
+    @property
+    def place(self) -> str:
+        """The device in a sentence."""
+        return "this CPU" if self.cpu else "this GPU"
 
 
 def missing() -> str | None:
@@ -48,7 +54,8 @@ def current() -> Runtime:
 
     cpu = mx.default_device().type == mx.DeviceType.cpu
     version = f"mlx {_version()}, numpy {np.__version__}" if cpu else f"mlx {_version()}"
-    device = f"cpu {_processor()}, {os.cpu_count()} threads" if cpu else f"gpu {_processor()}"
+    name = str(mx.device_info().get("device_name", platform.machine()))
+    device = f"cpu {name}, {processors()} threads" if cpu else f"gpu {name}"
     return Runtime(version, device, cpu, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
@@ -66,14 +73,3 @@ def _numbers(version: str) -> tuple[int, ...]:
             break
         numbers.append(int(digits))
     return tuple(numbers)
-
-
-def _processor() -> str:
-    """The processor's own name where the system tells it, else its architecture."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

@@ -37,7 +37,12 @@ def exact_steps(call: Callable[[Rows], Rows], samples: Rows, sizes: Sequence[int
 
 
 def row_calls(rows: int, steps: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Cut `rows` rows into calls (start, stop, size), `size` of `steps` and at least stop - start."""
+    """Cut `rows` rows into calls (start, stop, size), `size` of `steps` and at least stop - start.
+
+    Without steps every row is called alone, in the first slot of the smallest size: always the same arithmetic.
+    """
+    if not steps:
+        return [(at, at + 1, SIZES[0]) for at in range(rows)]
     calls = []
     at = 0
     while at < rows:

@@ -13,11 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 MOST = 8
 
 
+def processors() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Workers:
     """`count` threads in all, the caller's among them; by default one for each processor, at most eight."""
 
     def __init__(self, count: int | None = None) -> None:
-        self.count = max(1, min(MOST, os.cpu_count() or 1) if count is None else count)
+        self.count = max(1, min(MOST, processors()) if count is None else count)
         self._pool = ThreadPoolExecutor(self.count - 1, "rows") if self.count > 1 else None
 
     def share(self, size: int, call: Callable[[int, int], None]) -> None:
