@@ -12,8 +12,8 @@ from tensorfold.application.flight import Flight
 from tensorfold.application.health import HealthService, Watchdog
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings
-from tests.application.house import MachineClock, idle, law, read, request, serving
-from tests.fakes.clock import FakeClock
+from tests.application.house import idle, law, read, request, serving
+from tests.fakes.clock import FakeClock, MachineClock
 from tests.fakes.faulty_model import Fault, FaultyModel
 from tests.fakes.hash_model import HashModel
 from tests.fakes.serial import SerialCase

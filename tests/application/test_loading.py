@@ -13,9 +13,10 @@ from tensorfold.application.loading import check_tokenizer, describe, load_engin
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.families.storage import TensorHeader
-from tests.application.house import MachineClock, law
+from tests.application.house import law
 from tests.fakes.backend import FakeBackend
 from tests.fakes.checkpoints import FakeWeightPackage
+from tests.fakes.clock import MachineClock
 from tests.fakes.hash_model import HashModel
 from tests.fakes.tokenizer import FakeTokenizer
 

@@ -29,12 +29,12 @@ from tensorfold.application.settings import EngineSettings, HttpSettings, Sampli
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.server import HttpServer
+from tests.fakes.clock import MachineClock
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.serial import SerialCase, serial_references
 from tests.fakes.tokenizer import FakeTemplate, FakeTokenizer
 from tests.fakes.wrapped_model import WrappedModel
-from tests.prove.core import MonotonicClock
 
 STREAMS = 64
 MOST_US_PER_TOKEN = 80.0
@@ -88,7 +88,7 @@ class MeasuredModel(WrappedModel):
 def server(model: MeasuredModel) -> Iterator[HttpServer]:
     """The product's server over `model`, drafts off so that every round is one token a stream."""
     settings = EngineSettings(parallel=STREAMS, queue=STREAMS)
-    clock, counters = MonotonicClock(), Counters()
+    clock, counters = MachineClock(), Counters()
 
     def load() -> tuple[Engine, StreamFactory]:
         engine = Engine(model, settings, clock, sources=(CopySourceFactory(),), counters=counters)

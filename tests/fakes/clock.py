@@ -1,8 +1,21 @@
-"""Time that a test owns."""
+"""Time that a test owns, and the machine's own for tests that must run on it."""
 
 from __future__ import annotations
 
 import threading
+import time
+
+
+class MachineClock:
+    """The machine's clock, without an adapter."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Unix seconds."""
+        return time.time()
 
 
 class FakeClock:

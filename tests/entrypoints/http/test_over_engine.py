@@ -16,9 +16,10 @@ from tensorfold.application.settings import EngineSettings, HttpSettings, Sampli
 from tensorfold.entrypoints.http import services
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.server import HttpServer
-from tests.application.house import MachineClock, idle, law, serving
+from tests.application.house import idle, law, serving
 from tests.entrypoints.http.test_server import until
 from tests.entrypoints.http.wire import VERSION, Connection
+from tests.fakes.clock import MachineClock
 from tests.fakes.hash_model import HashModel
 from tests.fakes.tokenizer import FakeTemplate, FakeTokenizer
 
