@@ -21,17 +21,26 @@ _NUMBERS = itertools.count(1)
 
 
 class Generation:
-    """One submitted request. `next` is for one reader; `cancel` may be called from any thread, any number of times."""
+    """One submitted request. `next` is for one reader; `cancel` may be called from any thread, any number of times.
 
-    __slots__ = ("_events", "_heard", "cancelled", "id", "oracle", "request", "submitted", "wake")
+    `source` is a draft source of its own, beside the usual ones.
+    """
 
-    def __init__(self, request: GenerationRequest, submitted: float, wake: Callable[[], None]) -> None:
+    __slots__ = ("_events", "_heard", "cancelled", "id", "request", "source", "submitted", "wake")
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        submitted: float,
+        wake: Callable[[], None],
+        source: DraftSource | None = None,
+    ) -> None:
         self.id = f"{next(_NUMBERS):x}"
         self.request = request
         self.submitted = submitted
         self.cancelled = False
-        self.oracle: DraftSource | None = None
         self.wake = wake
+        self.source = source
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._heard: Callable[[], None] | None = None
 

@@ -297,11 +297,7 @@ class Prover:
         oracle = PlantedDrafts(
             len(case.prompt), case.reply, lengths, shape, self._limits.vocabulary, row.tally, 6, self._width(shape) - 1
         )
-
-        def plant(generation: Generation) -> None:
-            generation.oracle = oracle
-
-        return _Read(self._scheduler.submit(self._request(case, stop=stop), plant))
+        return _Read(self._scheduler.submit(self._request(case, stop=stop), oracle))
 
     # -- comparing -----------------------------------------------------------------------------------------------
 

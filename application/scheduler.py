@@ -20,6 +20,7 @@ from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import CapacityError
 from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationRequest, Landed, ReplyStats, SourceCount
 from tensorfold.application.settings import EngineSettings
+from tensorfold.domain.drafting.sources import DraftSource
 from tensorfold.domain.scheduling.credit import DecodeCredit
 from tensorfold.domain.scheduling.queue import WaitingQueue
 
@@ -114,12 +115,13 @@ class Scheduler:
         """Streams decoding, prompts filling, requests waiting."""
         return len(self._running), len(self._filling), len(self._waiting)
 
-    def submit(self, request: GenerationRequest, prepare: Callable[[Generation], None] | None = None) -> Generation:
-        """Queue a request. Raises ContextExceededError or OverloadedError; nothing is left behind when it does."""
+    def submit(self, request: GenerationRequest, source: DraftSource | None = None) -> Generation:
+        """Queue a request, `source` beside its usual draft sources.
+
+        Raises ContextExceededError or OverloadedError; nothing is left behind when it does.
+        """
         self.factory.check(request)
-        generation = Generation(request, self._clock.monotonic(), self._notify)
-        if prepare is not None:
-            prepare(generation)
+        generation = Generation(request, self._clock.monotonic(), self._notify, source)
         with self._wake:
             if self._phase != "ok":
                 raise OverloadedError(_SHUTDOWN, retry_after=5)
@@ -235,7 +237,7 @@ class Scheduler:
         request = generation.request
         live, refusal = None, ""
         try:
-            live = self.engine.open(self.factory.stream(request), generation.oracle)
+            live = self.engine.open(self.factory.stream(request), generation.source)
         except CapacityError as limit:
             if self._running or self._filling:
                 return False

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
@@ -15,21 +16,12 @@ from tensorfold.application.replies import Ended, Event, Failed, GenerationReque
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.token_bytes import TokenBytes
-from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory
+from tensorfold.domain.drafting.sources import DraftSourceFactory
+from tests.fakes.clock import MachineClock as MachineClock
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.serial import BYTE_IDS, SerialCase
 
 WAIT_S = 30.0
-
-
-class MachineClock:
-    """The machine's clock, without an adapter."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> float:
-        return time.time()
 
 
 @dataclass(slots=True)
@@ -66,19 +58,10 @@ def read(generation: Generation, wait: float = WAIT_S) -> Read:
         got.prints += event.prints
 
 
-def request(case: SerialCase, **changes: object) -> GenerationRequest:
+def request(case: SerialCase, **changes: Any) -> GenerationRequest:
     """A serial case as a request; its stop ids travel with it."""
-    values: dict[str, object] = {"stops": case.stops, "stop_ids": case.stop_ids} | changes
-    return GenerationRequest(case.prompt, case.sampling, case.max_tokens, **values)  # type: ignore[arg-type]
-
-
-def planting(source: DraftSource | None) -> Callable[[Generation], None]:
-    """A hook that gives a generation a draft source of its own."""
-
-    def plant(generation: Generation) -> None:
-        generation.oracle = source
-
-    return plant
+    values: dict[str, Any] = {"stops": case.stops, "stop_ids": case.stop_ids} | changes
+    return GenerationRequest(case.prompt, case.sampling, case.max_tokens, **values)
 
 
 @contextmanager

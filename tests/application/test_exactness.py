@@ -6,18 +6,20 @@ import itertools
 import random
 import sys
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tensorfold.application.planting import PlantedDrafts, Tally
-from tensorfold.application.replies import Ended
+from tensorfold.application.replies import Ended, Event
+from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.drafting.sources import DraftSourceFactory
 from tensorfold.domain.sampling import Sampling
-from tests.application.house import Read, idle, law, planting, read, request, serving
+from tests.application.house import Read, idle, law, read, request, serving
 from tests.fakes.broken_sources import (
     AdversarialSource,
     DuplicateSiblingsSource,
@@ -60,9 +62,10 @@ def case_lists(draw: st.DrawFn, most: int = 6) -> tuple[HashLaw, list[SerialCase
     return the_law, cases
 
 
-def equal(got_ids: list[int], got_end: object, expected: SerialReply) -> None:
+def equal(got_ids: list[int], got_end: Event, expected: SerialReply) -> None:
     assert tuple(got_ids) == expected.tokens
-    assert (got_end.reason, got_end.stop) == (expected.finish, expected.stop)  # type: ignore[attr-defined]
+    assert isinstance(got_end, Ended)
+    assert (got_end.reason, got_end.stop) == (expected.finish, expected.stop)
 
 
 def replies_of(
@@ -133,7 +136,7 @@ def test_the_models_own_head_changes_no_token(the_cases: tuple[HashLaw, list[Ser
     model = HashModel(the_law, chain_width=chain, head=HashHead(), costs=costs)
     got = replies_of(model, cases, (CopySourceFactory(),), EngineSettings(parallel=4))
     for one, reply in zip(got, serial_references(the_law, cases), strict=True):
-        equal(one.ids, one.end, reply)  # type: ignore[attr-defined]
+        equal(one.ids, one.end, reply)
 
 
 @pytest.mark.parametrize(
@@ -145,15 +148,15 @@ def test_no_broken_draft_source_changes_a_token_or_ends_a_stream(kind: type) -> 
     expected = serial_references(the_law, cases)
     by_prompt = {case.prompt: reply.tokens for case, reply in zip(cases, expected, strict=True)}
 
-    def make(prompt: tuple[int, ...]) -> object:
+    def make(prompt: tuple[int, ...]) -> Any:
         if kind in (RaisingSource, JunkSource):
             return kind()
         return kind(len(prompt), by_prompt[prompt], the_law.vocabulary, kind.__name__)
 
-    sources = FakeSources(make)  # type: ignore[arg-type]
+    sources = FakeSources(make)
     got = replies_of(HashModel(the_law), cases, (sources,), EngineSettings(parallel=4, force_windows=True))
     for one, reply in zip(got, expected, strict=True):
-        equal(one.ids, one.end, reply)  # type: ignore[attr-defined]
+        equal(one.ids, one.end, reply)
 
 
 @pytest.mark.parametrize("offset", range(15))
@@ -171,7 +174,7 @@ def test_an_end_anywhere_inside_a_fully_right_window_ends_the_reply_there(kind: 
     model = HashModel(the_law, audit=True)
     with serving(model, settings=EngineSettings(force_windows=True)) as scheduler:
         source = OracleSource(3, whole, 96, hits=(1.0,))
-        got = read(scheduler.submit(request(case), planting(source)))
+        got = read(scheduler.submit(request(case), source))
     equal(got.ids, got.end, expected)
     (trail,) = model.trails().values()
     assert tuple(trail.absorbed) == case.prompt + expected.tokens[:-1]
@@ -232,10 +235,10 @@ def test_replies_do_not_depend_on_how_the_threads_interleave() -> None:
             with serving(
                 HashModel(the_law), settings=EngineSettings(parallel=5), sources=(CopySourceFactory(),)
             ) as scheduler:
-                got: dict[int, object] = {}
+                got: dict[int, Read] = {}
 
-                def ask(index: int, scheduler: object = scheduler, got: dict[int, object] = got) -> None:
-                    got[index] = read(scheduler.submit(request(cases[index])))  # type: ignore[attr-defined]
+                def ask(index: int, scheduler: Scheduler = scheduler, got: dict[int, Read] = got) -> None:
+                    got[index] = read(scheduler.submit(request(cases[index])))
 
                 threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(cases))]
                 for thread in threads:
@@ -243,7 +246,7 @@ def test_replies_do_not_depend_on_how_the_threads_interleave() -> None:
                 for thread in threads:
                     thread.join()
             for index, reply in enumerate(expected):
-                equal(got[index].ids, got[index].end, reply)  # type: ignore[attr-defined]
+                equal(got[index].ids, got[index].end, reply)
     finally:
         sys.setswitchinterval(present)
 
@@ -257,7 +260,7 @@ def test_a_request_without_drafts_runs_one_row_a_round() -> None:
         source = OracleSource(3, expected.tokens, 64, hits=(1.0,))
         got = read(scheduler.submit(request(case, draft=False)))
         assert model.rows == model.launches == len(expected.tokens)
-        read(scheduler.submit(request(case), planting(source)))
+        read(scheduler.submit(request(case), source))
     equal(got.ids, got.end, expected)
 
 
@@ -275,7 +278,7 @@ def test_no_drafts_are_made_past_the_context_that_the_load_check_covers() -> Non
     model = HashModel(the_law, draft_context=30)
     source = OracleSource(20, expected.tokens, 64, hits=(1.0,))
     with serving(model, settings=EngineSettings(force_windows=True)) as scheduler:
-        got = read(scheduler.submit(request(case), planting(source)))
+        got = read(scheduler.submit(request(case), source))
     equal(got.ids, got.end, expected)
     assert all(tokens <= 30 for _, drafted, _, tokens in source.observed if drafted)
 
@@ -298,7 +301,7 @@ def test_a_tree_that_is_a_chain_is_no_wider_than_chains_may_be() -> None:
     model = HashModel(the_law, chain_width=3, tree_width=16)
     oracle = PlantedDrafts(3, expected.tokens, itertools.repeat(1000), "tree", 64, Tally())
     with serving(model, settings=EngineSettings(force_windows=True)) as scheduler:
-        got = read(scheduler.submit(request(case), planting(oracle)))
+        got = read(scheduler.submit(request(case), oracle))
         assert scheduler.counters.kept_total > 0 and scheduler.counters.retries == 0
     equal(got.ids, got.end, expected)
     assert not model.misuses

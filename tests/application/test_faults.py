@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from tensorfold.application.listeners import harmless
 from tensorfold.application.ports.target_model import CapacityError, ModelCosts
-from tensorfold.application.replies import Failed
+from tensorfold.application.replies import Failed, GenerationRequest
 from tensorfold.application.scheduler import ENGINE_FAULT, Scheduler
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.drafting.copies import CopySourceFactory
+from tensorfold.domain.drafting.sources import DraftSource
+from tensorfold.domain.gates.gate import Cut
 from tensorfold.domain.gates.stop_strings import StopStrings
 from tensorfold.domain.sampling import Sampling
+from tensorfold.domain.streams import Stream
 from tests.application.house import idle, law, read, request, serving
 from tests.fakes.faulty_model import Fault, FaultyModel, Site
 from tests.fakes.hash_head import HashHead
@@ -110,7 +114,7 @@ def test_a_stray_lane_that_cannot_be_closed_is_reported_and_the_server_serves() 
 class BrokenGate(StopStrings):
     """A gate whose rule raises on the first token of a reply."""
 
-    def scan(self, tokens: object) -> None:
+    def scan(self, tokens: Sequence[int]) -> Cut | None:
         raise RuntimeError("broken gate")
 
 
@@ -119,8 +123,8 @@ def test_a_fault_in_a_streams_own_rules_ends_that_stream_alone(monkeypatch: pyte
     with serving(inner, settings=EngineSettings(parallel=STREAMS)) as scheduler:
         make = scheduler.factory.stream
 
-        def stream(asked: object) -> object:
-            made = make(asked)  # type: ignore[arg-type]
+        def stream(asked: GenerationRequest) -> Stream:
+            made = make(asked)
             if hits_the_victim(made.prompt):
                 made._gates = (BrokenGate(TokenBytes([b"a"]), [b"x"]),)
             return made
@@ -157,10 +161,10 @@ def test_when_planning_a_round_fails_the_round_is_serial_and_nobody_ends(monkeyp
 
 def test_a_broken_source_factory_leaves_a_stream_without_that_source() -> None:
     class Broken:
-        def open(self, prompt: object) -> object:
+        def open(self, prompt: Sequence[int]) -> DraftSource:
             raise OSError("no source")
 
-    with serving(HashModel(LAW), sources=(Broken(), CopySourceFactory())) as scheduler:  # type: ignore[arg-type]
+    with serving(HashModel(LAW), sources=(Broken(), CopySourceFactory())) as scheduler:
         assert tuple(read(scheduler.submit(request(CASES[0]))).ids) == EXPECTED[0].tokens
         assert scheduler.counters.proposer_faults == 1
 
@@ -173,11 +177,11 @@ def test_a_fault_outside_any_stream_ends_the_running_ones_and_the_server_goes_on
         choose = scheduler.engine._turns.take
         calls = {"left": 1}
 
-        def broken(*arguments: object) -> object:
+        def broken(*arguments: Any) -> tuple[int, ...]:
             if calls["left"]:
                 calls["left"] -= 1
                 raise RuntimeError("broken turns")
-            return choose(*arguments)  # type: ignore[arg-type]
+            return choose(*arguments)
 
         monkeypatch.setattr(scheduler.engine._turns, "take", broken)
         first = read(scheduler.submit(request(CASES[0])))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from typing import NoReturn
 
 import pytest
 
+from tensorfold.application.counters import Counters
 from tensorfold.application.errors import ContextExceededError, OverloadedError
 from tensorfold.application.replies import Cancelled, Failed
+from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings
 from tests.application.house import idle, law, read, request, serving
+from tests.fakes.clock import MachineClock
 from tests.fakes.faulty_model import Fault, FaultyModel
 from tests.fakes.hash_model import HashModel
 from tests.fakes.serial import SerialCase, serial_references
@@ -153,15 +157,12 @@ def test_a_stopping_server_ends_what_runs_and_waits_and_takes_nothing_new() -> N
         assert scheduler.stop(10) and scheduler.phase == "stopped"
 
 
+def unloadable() -> NoReturn:
+    raise ValueError("no weights")
+
+
 def test_a_model_that_cannot_be_loaded_fails_the_start_and_leaves_no_thread() -> None:
-    from tensorfold.application.counters import Counters
-    from tensorfold.application.scheduler import Scheduler
-    from tests.application.house import MachineClock
-
-    def load() -> object:
-        raise ValueError("no weights")
-
-    scheduler = Scheduler(load, EngineSettings(), MachineClock(), counters=Counters())  # type: ignore[arg-type]
+    scheduler = Scheduler(unloadable, EngineSettings(), MachineClock(), counters=Counters())
     scheduler.start()
     with pytest.raises(ValueError, match="no weights"):
         scheduler.wait_ready()
@@ -170,10 +171,6 @@ def test_a_model_that_cannot_be_loaded_fails_the_start_and_leaves_no_thread() ->
 
 
 def test_a_server_stopped_before_it_started_has_nothing_to_end() -> None:
-    from tensorfold.application.counters import Counters
-    from tensorfold.application.scheduler import Scheduler
-    from tests.application.house import MachineClock
-
-    scheduler = Scheduler(lambda: None, EngineSettings(), MachineClock(), counters=Counters())  # type: ignore[arg-type,return-value]
+    scheduler = Scheduler(unloadable, EngineSettings(), MachineClock(), counters=Counters())
     assert scheduler.stop(1)
     assert not scheduler.wait_ready(0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tensorfold.application.planting import PlantedDrafts, Tally
+from tensorfold.application.planting import PlantedDrafts, Shape, Tally
+from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.proving import LEAST_KEPT, LEAST_REFUSED, Prover, Report, Row
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.copies import CopySourceFactory
@@ -19,8 +20,8 @@ TOKENIZER = FakeTokenizer(512)
 FORCED = EngineSettings(parallel=4, force_windows=True)
 
 
-def prove(model: object, settings: EngineSettings = FORCED, said: list[str] | None = None) -> Report:
-    with serving(model, settings=settings, sources=(CopySourceFactory(),)) as scheduler:  # type: ignore[arg-type]
+def prove(model: TargetModel, settings: EngineSettings = FORCED, said: list[str] | None = None) -> Report:
+    with serving(model, settings=settings, sources=(CopySourceFactory(),)) as scheduler:
         say = (lambda line: None) if said is None else said.append
         return Prover(scheduler, TOKENIZER, say).run()
 
@@ -115,8 +116,8 @@ def test_a_proof_without_drafts_says_which_minimum_was_missed() -> None:
     assert any("0 drafts kept" in reason for reason in report.reasons)
 
 
-def planted(shape: str, lengths: list[int], reply: tuple[int, ...] = tuple(range(20))) -> PlantedDrafts:
-    return PlantedDrafts(2, reply, iter(lengths), shape, 64, Tally())  # type: ignore[arg-type]
+def planted(shape: Shape, lengths: list[int], reply: tuple[int, ...] = tuple(range(20))) -> PlantedDrafts:
+    return PlantedDrafts(2, reply, iter(lengths), shape, 64, Tally())
 
 
 def test_planted_chains_are_right_as_long_as_asked_and_wrong_from_there() -> None:

@@ -27,6 +27,7 @@ from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.sampling import Sampling
+from tests.fakes.clock import MachineClock
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.serial import BYTE_IDS, SerialCase, SerialReply, serial_references
@@ -34,16 +35,6 @@ from tests.fakes.serial import BYTE_IDS, SerialCase, SerialReply, serial_referen
 CELLS = ("chains", "trees", "crowd", "cancel", "stops", "ignore_eos")
 _BATCH = 48
 _WAIT_S = 120.0
-
-
-class MonotonicClock:
-    """The machine's clock, without an adapter."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> float:
-        return time.time()
 
 
 @dataclass(slots=True)
@@ -122,7 +113,7 @@ class Cell:
 
     def _scheduler(self, model: HashModel, parallel: int, ends: frozenset[int]) -> Scheduler:
         settings = EngineSettings(parallel=parallel, queue=2 * _BATCH, force_windows=self._random.random() < 0.7)
-        clock, counters = MonotonicClock(), Counters()
+        clock, counters = MachineClock(), Counters()
 
         def load() -> tuple[Engine, StreamFactory]:
             engine = Engine(model, settings, clock, sources=(CopySourceFactory(),), counters=counters)
@@ -189,13 +180,9 @@ class Cell:
             Tally(),
             rest=rng.choice((0, 2, 5)),
         )
-
-        def plant(generation: Generation) -> None:
-            generation.oracle = oracle
-
         leaving = may_leave and self._cell == "cancel" and rng.random() < 0.5
         leave = rng.randrange(0, max(1, len(expected.tokens))) if leaving else -1
-        return _Run(case, expected, scheduler.submit(request, plant), leave)
+        return _Run(case, expected, scheduler.submit(request, oracle), leave)
 
     def _lengths(self) -> Iterator[int]:
         rng = random.Random(self._random.getrandbits(64))
