@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,8 @@ from tensorfold.application.settings import EngineSettings, HttpSettings, ModelS
 
 MOST_PARALLEL = 64
 MOST_QUEUE = 256
+AUTO_BACKEND = "mlx"
+"""What `--backend auto` is, on every platform until there is a CUDA backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,3 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     """Where converted models and load checks are kept; created only when something is written."""
     base = environment.get("XDG_CACHE_HOME", "")
     return (Path(base) if base else Path("~/.cache").expanduser()) / "tensorfold"
-
-
-def auto_backend(platform: str = sys.platform) -> str:
-    """MLX on macOS and, until a CUDA backend is here, everywhere else."""
-    return "mlx"

@@ -57,10 +57,6 @@ class JsonStream:
         """Whether the next value is null; it is taken when it is."""
         return self._peek() == "n" and self.value(8) is None
 
-    def begins_object(self) -> bool:
-        """Whether the next value is an object; it is left in place."""
-        return self._peek() == "{"
-
     def value(self, limit: int) -> Any:
         """The value that begins here, of at most `limit` characters."""
         self._peek()

@@ -46,10 +46,6 @@ class Proposal:
         parents = None if self.parents is None else self.parents[:count]
         return Proposal(self.source, self.tokens[:count], self.chances[:count], parents)
 
-    def comes_from(self, source: str) -> bool:
-        """Whether `source` has a part in this proposal."""
-        return took_part(source, self.source)
-
 
 class DraftSource(Protocol):
     """Proposes drafts for one stream. Called by one thread, in turn: `propose`, the round, `observe`.

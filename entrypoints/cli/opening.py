@@ -9,18 +9,16 @@ from pathlib import Path
 from tensorfold.application.catalogue import locate, served_name
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
-from tensorfold.application.generation import Generation, StreamFactory
+from tensorfold.application.generation import StreamFactory
 from tensorfold.application.loading import Described, check_tokenizer, describe, load_engine
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
-from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
-from tensorfold.application.replies import ReplyStats
+from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.scheduler import Scheduler
-from tensorfold.application.settings import EngineSettings, SamplingDefaults
+from tensorfold.application.settings import SamplingDefaults
 from tensorfold.entrypoints.container import Container
-from tensorfold.entrypoints.settings import RunSettings, auto_backend
+from tensorfold.entrypoints.settings import AUTO_BACKEND, RunSettings
 
 Say = Callable[[str], None]
-Done = Callable[[Generation, ReplyStats | None, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class Checked:
 
 def check(settings: RunSettings, container: Container, say: Say) -> Checked:
     """Find and check a model. Raises RefusedError."""
-    backend = auto_backend() if settings.model.backend == "auto" else settings.model.backend
+    backend = AUTO_BACKEND if settings.model.backend == "auto" else settings.model.backend
     if (missing := container.backend(backend).missing()) is not None:
         raise RefusedError(missing)
     name = served_name(settings.model.model, settings.model.name)
@@ -54,13 +52,13 @@ def schedule(
     settings: RunSettings,
     container: Container,
     say: Say,
-    on_done: Done = lambda generation, stats, reason: None,
-    **engine: bool,
+    *,
+    force_windows: bool = False,
 ) -> Scheduler:
-    """A scheduler that loads the model when it is started."""
+    """A scheduler that loads the model when it is started; `force_windows` is for proofs."""
     counters = Counters()
     clock = container.clock()
-    engine_settings: EngineSettings = replace(settings.engine, **engine)
+    engine_settings = replace(settings.engine, force_windows=force_windows)
 
     def load() -> tuple[Engine, StreamFactory]:
         return load_engine(
@@ -78,7 +76,7 @@ def schedule(
             log=say,
         )
 
-    return Scheduler(load, engine_settings, clock, counters=counters, log=say, on_done=on_done)
+    return Scheduler(load, engine_settings, clock, counters=counters, log=say)
 
 
 def sampling_defaults(checked: Checked, settings: RunSettings) -> SamplingDefaults:
@@ -94,11 +92,6 @@ def sampling_defaults(checked: Checked, settings: RunSettings) -> SamplingDefaul
     )
 
 
-def template_of(checked: Checked, container: Container) -> ChatTemplate:
-    """The checkpoint's chat template, in its own process. Raises RefusedError."""
-    return container.template(checked.folder)
-
-
 def loading_line(checked: Checked, chosen: bool) -> str:
     """The first line of the startup report."""
     plan = checked.described.plan
@@ -110,8 +103,7 @@ def loading_line(checked: Checked, chosen: bool) -> str:
 
 def report_lines(checked: Checked, scheduler: Scheduler, drafts: bool = True) -> list[str]:
     """What the load checks left, for the startup report."""
-    model, settings = scheduler.engine.model, scheduler
-    limits = model.limits
+    limits = scheduler.engine.model.limits
     lines = list(limits.notes)
     if not drafts:
         lines.append("drafts are off, as --no-drafts asked")
@@ -120,9 +112,7 @@ def report_lines(checked: Checked, scheduler: Scheduler, drafts: bool = True) ->
     else:
         tree = f", trees of {limits.tree_width}" if limits.tree_width > 1 else ", no trees"
         lines.append(f"drafts: context copies, windows of up to {limits.chain_width} rows{tree}")
-    shared = (
-        "share rounds" if limits.shares_rounds else "take rounds in turn, as shared rows did not keep their bits here"
-    )
-    lines.append(f"streams: up to {settings.parallel}, they {shared}")
+    in_turn = "take rounds in turn, as shared rows did not keep their bits here"
+    lines.append(f"streams: up to {scheduler.parallel}, they {'share rounds' if limits.shares_rounds else in_turn}")
     lines.append(f"context: {scheduler.factory.context} tokens of the checkpoint's {checked.described.plan.context}")
     return lines

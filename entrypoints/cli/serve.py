@@ -47,10 +47,9 @@ def serve(flags: argparse.Namespace) -> int:
 
 
 class Signals:
-    """Counts the signals that ask for the end."""
+    """Which signals that ask for the end have come: the first sets `asked`, a further one `again`."""
 
     def __init__(self) -> None:
-        self.count = 0
         self.asked = threading.Event()
         self.again = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -59,7 +58,6 @@ class Signals:
             signal.signal(signal.SIGUSR1, lambda number, frame: dump_stacks("stacks, as SIGUSR1 asked"))
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
         (self.again if self.asked.is_set() else self.asked).set()
 
 

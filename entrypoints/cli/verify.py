@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.proving import Prover, Report, Row
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.entrypoints.cli.lines import say
-from tensorfold.entrypoints.cli.opening import check, loading_line, report_lines, schedule
+from tensorfold.entrypoints.cli.opening import Say, check, loading_line, report_lines, schedule
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import run_settings
 
@@ -44,7 +45,7 @@ def verify(flags: argparse.Namespace) -> int:
     return 0 if report.passed else 1
 
 
-def prove(scheduler: Scheduler, tokenizer: Any, quiet: Any, seed: int) -> Report:
+def prove(scheduler: Scheduler, tokenizer: Tokenizer, quiet: Say, seed: int) -> Report:
     """The proof's report. Raises RefusedError when the serial reference itself could not be made."""
     try:
         return Prover(scheduler, tokenizer, quiet, seed=seed).run()

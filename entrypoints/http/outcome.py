@@ -7,12 +7,12 @@ from typing import Literal
 
 from tensorfold.application.chat import ReplyDone
 
-Ending = Literal["done", "failed", "cut", "left", "refused"]
+Ending = Literal["done", "failed", "cut", "left"]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`done`: whole. `failed`: an error. `cut`: the server ended it. `left`: its client did. `refused`: never began."""
+    """`done`: whole. `failed`: an error. `cut`: the server ended it. `left`: its client did."""
 
     ending: Ending
     done: ReplyDone | None = None

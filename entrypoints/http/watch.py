@@ -16,7 +16,7 @@ from tensorfold.entrypoints.http.gate import Gate
 from tensorfold.entrypoints.http.limits import HttpLimits
 
 
-def _still_there() -> bool:
+def _never() -> bool:
     return False
 
 
@@ -39,5 +39,5 @@ class Watch:
 
 def watch_client(req: falcon.Request, gate: Gate, limits: HttpLimits) -> Watch:
     """A watch over the client of `req`; a server that cannot tell never says that it left."""
-    gone = req.env.get("waitress.client_disconnected", _still_there)
+    gone = req.env.get("waitress.client_disconnected", _never)
     return Watch(gone, gate, limits.poll_s, limits.keepalive_s, wire=req.env.get(WIRE))

@@ -29,8 +29,6 @@ def test_a_source_takes_part_in_what_is_merged_from_it() -> None:
     assert took_part("head", "copy+head")
     assert not took_part("copy", "copycat")
     assert not took_part("copy", None)
-    assert Proposal("copy+head", (1,), (0.5,)).comes_from("head")
-    assert not Proposal("copy", (1,), (0.5,)).comes_from("head")
 
 
 def test_a_sound_proposal_passes_untouched() -> None:
