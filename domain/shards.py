@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tensorfold.domain.sampling import Sampling, above_min_p, best, draw, energies, weight_needed, weights, winner
 
 

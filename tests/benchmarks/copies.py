@@ -101,8 +101,8 @@ def main() -> int:
         missed.append(f"looking costs over {MOST_US:.0f} us")
     print(
         f"copies on {Path(flags.model).name}: {ratio:.2f} times as fast as serial (at least {LEAST_SPEEDUP:.1f}), "
-        f"tokens {'equal' if equal else 'DIFFER'}: {figures}; nothing to copy at {CONTEXT} ids: median {median:.1f}, mean "
-        f"{mean:.1f} us a round (at most {MOST_US:.0f}){'; MISSED: ' + ', '.join(missed) if missed else ''}"
+        f"tokens {'equal' if equal else 'DIFFER'}: {figures}; nothing to copy at {CONTEXT} ids: median {median:.1f}, "
+        f"mean {mean:.1f} us a round (at most {MOST_US:.0f}){'; MISSED: ' + ', '.join(missed) if missed else ''}"
     )
     return 1 if missed and flags.require else 0
 
