@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.application.settings import EngineSettings, HttpSettings, ModelSettings
+from tensorfold.application.settings import EngineSettings, HttpSettings, ModelSettings, SamplingDefaults
 
+ENGINE, HTTP, SAMPLING = EngineSettings(), HttpSettings(), SamplingDefaults()
 MOST_PARALLEL = 64
 MOST_QUEUE = 256
 AUTO_BACKEND = "mlx"
@@ -80,6 +81,7 @@ def parallel(text: str) -> int:
 
 def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> RunSettings:
     """Settings of a run. Raises RefusedError for what only the environment or several flags together get wrong."""
+    streams = flags.parallel or ENGINE.parallel
     return RunSettings(
         model=ModelSettings(
             model=flags.model,
@@ -90,14 +92,14 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             thinking=getattr(flags, "thinking", True),
         ),
         engine=EngineSettings(
-            parallel=flags.parallel or 8,
-            queue=min(MOST_QUEUE, 8 * (flags.parallel or 8)),
+            parallel=streams,
+            queue=min(MOST_QUEUE, 8 * streams),
             drafts=not getattr(flags, "no_drafts", False),
-            decode_share=getattr(flags, "decode_share", 0.25),
+            decode_share=getattr(flags, "decode_share", ENGINE.decode_share),
         ),
         http=HttpSettings(
-            host=getattr(flags, "host", "127.0.0.1"),
-            port=getattr(flags, "port", 0),
+            host=getattr(flags, "host", HTTP.host),
+            port=getattr(flags, "port", HTTP.port),
             keys=api_keys(getattr(flags, "api_key", ()) or (), environment.get("TENSORFOLD_API_KEY", "")),
         ),
         generation=GenerationFlags(
@@ -105,7 +107,7 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             top_p=getattr(flags, "top_p", None),
             top_k=getattr(flags, "top_k", None),
             min_p=getattr(flags, "min_p", None),
-            max_tokens=getattr(flags, "max_tokens", 4096),
+            max_tokens=getattr(flags, "max_tokens", SAMPLING.max_tokens),
             seed_salt=seed_salt(environment.get("TENSORFOLD_SEED_SALT", "")),
         ),
         cache=cache_folder(environment),

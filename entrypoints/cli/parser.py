@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tensorfold import __version__
-from tensorfold.entrypoints.settings import MOST_PARALLEL, integer, number, parallel
+from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, integer, number, parallel
 
 _COMMANDS = ("serve", "verify")
 
@@ -46,7 +46,7 @@ def _model(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--parallel", type=parallel, default=0, metavar="N",
-        help=f"streams that share rounds, 1 to {MOST_PARALLEL}, or auto (0): up to 8",
+        help=f"streams that share rounds, 1 to {MOST_PARALLEL}, or auto (0): up to {ENGINE.parallel}",
     )  # fmt: skip
 
 
@@ -59,8 +59,10 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     _model(parser)
     parser.set_defaults(run=run)
     endpoint = parser.add_argument_group("endpoint")
-    endpoint.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    endpoint.add_argument("--port", type=integer(0, 65535), default=8080, help="port to listen on; 0 picks a free one")
+    endpoint.add_argument("--host", default=HTTP.host, help="address to listen on")
+    endpoint.add_argument(
+        "--port", type=integer(0, 65535), default=HTTP.port, help="port to listen on; 0 picks a free one"
+    )
     endpoint.add_argument("--name", default="", help="model id clients see; without it, the model's own name")
     endpoint.add_argument("--alias", action="append", metavar="ID", help="a further model id; may be repeated")
     endpoint.add_argument(
@@ -71,7 +73,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     )
     generation = parser.add_argument_group("generation")
     generation.add_argument(
-        "--max-tokens", type=integer(1, 1 << 31), default=4096, metavar="N", help="default reply limit"
+        "--max-tokens", type=integer(1, 1 << 31), default=SAMPLING.max_tokens, metavar="N", help="default reply limit"
     )
     generation.add_argument("--temperature", type=number(0, 100), help="default temperature, 0 is greedy")
     generation.add_argument("--top-p", type=number(0, 1, open_least=True), help="default nucleus")
@@ -85,7 +87,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     drafting = parser.add_argument_group("drafting and rounds")
     drafting.add_argument("--no-drafts", action="store_true", help="decode serially, the reference for every reply")
     drafting.add_argument(
-        "--decode-share", type=number(0, 16), default=0.25, metavar="X",
+        "--decode-share", type=number(0, 16), default=ENGINE.decode_share, metavar="X",
         help="part of a prompt slice's time that running replies get before the next slice",
     )  # fmt: skip
 

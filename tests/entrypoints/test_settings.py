@@ -1,0 +1,105 @@
+"""Flags and environment become settings, or one sentence that names the flag, its value and its limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.settings import EngineSettings, HttpSettings, SamplingDefaults
+from tensorfold.entrypoints.cli.parser import parse
+from tensorfold.entrypoints.settings import MOST_QUEUE, RunSettings, run_settings
+
+EVERY_FLAG = """
+    serve demo --backend mlx --context 900 --parallel 3 --host ::1 --port 0 --name m --alias a --alias b --max-tokens 7
+    --temperature 0.5 --top-p 0.9 --top-k 5 --min-p 0.1 --no-thinking --no-drafts --decode-share 2
+"""
+
+
+def settings_of(*words: str, **environment: str) -> RunSettings:
+    return run_settings(parse(words), environment)
+
+
+@pytest.mark.parametrize("command", ["serve", "verify"])
+def test_without_flags_every_setting_is_its_default(command: str) -> None:
+    made = settings_of(command, "demo", XDG_CACHE_HOME="cache")
+    assert made.engine == EngineSettings()
+    assert made.http == HttpSettings()
+    assert made.generation.max_tokens == SamplingDefaults().max_tokens
+    assert made.generation.temperature is made.generation.top_k is made.generation.min_p is None
+    assert (made.model.model, made.model.name, made.model.aliases, made.model.context) == ("demo", "", (), None)
+    assert made.model.thinking and made.cache == Path("cache/tensorfold")
+
+
+def test_every_flag_of_serve_reaches_its_setting() -> None:
+    made = settings_of(*EVERY_FLAG.split())
+    assert made.engine == EngineSettings(parallel=3, queue=24, drafts=False, decode_share=2.0)
+    assert made.http == HttpSettings(host="::1", port=0)
+    assert (made.model.backend, made.model.context, made.model.name) == ("mlx", 900, "m")
+    assert made.model.aliases == ("a", "b") and not made.model.thinking
+    given = made.generation
+    assert (given.max_tokens, given.temperature, given.top_p, given.top_k, given.min_p) == (7, 0.5, 0.9, 5, 0.1)
+
+
+def test_a_model_alone_is_served() -> None:
+    assert settings_of("demo@4bit", "--port", "9").http.port == 9
+    assert settings_of("./some/folder").model.model == "./some/folder"
+
+
+def test_the_queue_grows_with_the_streams_to_its_most() -> None:
+    assert settings_of("serve", "demo", "--parallel", "2").engine.queue == 16
+    assert settings_of("serve", "demo", "--parallel", "64").engine.queue == MOST_QUEUE
+    assert settings_of("serve", "demo", "--parallel", "auto").engine == EngineSettings()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "limit"),
+    [
+        ("--parallel", "65", "1 to 64"),
+        ("--parallel", "none", "1 to 64"),
+        ("--port", "65536", "0 to 65535"),
+        ("--context", "-1", "0 to 2147483648"),
+        ("--top-p", "0", "0 to 1"),
+        ("--top-p", "nan", "0 to 1"),
+        ("--temperature", "inf", "0 to 100"),
+        ("--temperature", "warm", "0 to 100"),
+        ("--max-tokens", "1.5", "1 to 2147483648"),
+    ],
+)
+def test_a_value_outside_its_limits_is_refused_by_flag_value_and_limit(
+    flag: str, value: str, limit: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["serve", "demo", flag, value])
+    told = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert flag in told and value in told and limit in told
+
+
+def test_keys_come_from_flags_and_environment_under_labels_that_hold_none_of_them() -> None:
+    made = settings_of("serve", "demo", "--api-key", "one", "--api-key", "two", TENSORFOLD_API_KEY=" three, ,four ")
+    assert made.http.keys == (("cli-1", "one"), ("cli-2", "two"), ("env-1", "three"), ("env-2", "four"))
+
+
+@pytest.mark.parametrize("key", ["", "two words", "k\u00e9y", "tab\there", "x" * 513])
+def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(RefusedError, match="--api-key holds a key that is not 1 to 512") as refused:
+        settings_of("serve", "demo", "--api-key", key)
+    assert not key or key not in refused.value.message
+
+
+def test_a_key_of_the_environment_is_refused_by_the_variables_name() -> None:
+    with pytest.raises(RefusedError, match="TENSORFOLD_API_KEY"):
+        settings_of("serve", "demo", TENSORFOLD_API_KEY="fine,not fine")
+
+
+def test_the_salt_is_an_integer_or_blank() -> None:
+    assert settings_of("serve", "demo", TENSORFOLD_SEED_SALT=" ").generation.seed_salt == 0
+    assert settings_of("serve", "demo", TENSORFOLD_SEED_SALT="-12").generation.seed_salt == -12
+    with pytest.raises(RefusedError, match="TENSORFOLD_SEED_SALT is 'pepper'; it must be an integer"):
+        settings_of("serve", "demo", TENSORFOLD_SEED_SALT="pepper")
+
+
+def test_without_a_cache_home_the_cache_lies_in_the_users_own() -> None:
+    assert settings_of("serve", "demo").cache == Path("~/.cache/tensorfold").expanduser()
