@@ -12,8 +12,6 @@ from waitress.task import ErrorTask, WSGITask
 from tensorfold.entrypoints.http.errors import ApiError, bad_request, fault
 
 _REASONS = {400: "Bad Request", 413: "Content Too Large", 431: "Request Header Fields Too Large"}
-
-
 WIRE = "tensorfold.wire"
 
 
@@ -45,7 +43,7 @@ class JsonErrorTask(ErrorTask):
 
     def execute(self) -> None:
         """Write the answer and let the connection end."""
-        error = _explained(getattr(getattr(self.request, "error", None), "code", 500))
+        error = _explained(getattr(getattr(self.request, "error", None), "code", 500), self.channel.adj)
         body = error.body()
         self.status = f"{error.status} {_REASONS.get(error.status, 'Internal Server Error')}"
         self.response_headers = [("Content-Type", "application/json"), *error.headers.items()]
@@ -61,13 +59,18 @@ class Channel(HTTPChannel):
     error_task_class = JsonErrorTask
 
 
-def _explained(code: int) -> ApiError:
+def _explained(code: int, bounds: Any) -> ApiError:
+    """Our answer to what waitress refused by its own `bounds`."""
     if code == 413:
-        return ApiError(413, "The request body is larger than this server reads.", code="request_too_large")
+        return ApiError(413, _too_large("body is", bounds.max_request_body_size), code="request_too_large")
     if code == 431:
-        return ApiError(431, "The request's headers are larger than the 256 KiB this server reads.")
+        return ApiError(431, _too_large("headers are", bounds.max_request_header_size))
     if code == 501:
         return bad_request("The Transfer-Encoding is not supported; send the body plain or chunked.")
     if code == 400:
         return bad_request("The request is not well-formed HTTP.")
     return fault()
+
+
+def _too_large(what: str, limit: int) -> str:
+    return f"The request's {what} larger than {limit // 1024} KiB, where this server stops reading."
