@@ -77,8 +77,10 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         seen: set[str] = set()
-        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise JsonFaultError(f"says {quoted(repeated)} twice in one object")
+        for key, _ in pairs:
+            if key in seen:
+                raise JsonFaultError(f"says {quoted(key)} twice in one object")
+            seen.add(key)
     return made
 
 
