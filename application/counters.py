@@ -1,4 +1,7 @@
-"""What the engine counts. Written by the engine thread alone; any thread may read a figure, each one whole."""
+"""What the engine counts. Each figure has one writer at a time; any thread may read one, each one whole.
+
+`requests` is written by whoever submits, under the queue's lock; all others by the engine thread alone.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Window:
         return self.parents == _chain_parents(len(self.parents))
 
     def depths(self) -> tuple[int, ...]:
-        """Distance of each row from row 0; row r predicts the token at `cache_len + 1 + depth[r]`."""
+        """Distance of each row from row 0; a row at depth d draws the token d + 1 places behind row 0's."""
         depths: list[int] = []
         for parent in self.parents:
             depths.append(0 if parent < 0 else depths[parent] + 1)
