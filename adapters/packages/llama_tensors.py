@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from tensorfold.adapters.packages.gguf_types import GgufTensor
 from tensorfold.adapters.packages.llama_shape import LlamaShape
 from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.domain.families.fields import listed
 
 EMBEDDING = "token_embd.weight"
 OWN_HEAD = "output.weight"
-_LISTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ def _layer(shape: LlamaShape, layer: int, attention_bias: bool, mlp_bias: bool) 
 def _require_same(targets: Mapping[str, Target], tensors: Mapping[str, GgufTensor], label: str) -> None:
     missing = [name for name in targets if name not in tensors]
     if missing:
-        raise RefusedError(f"{label} lacks {_listed(missing)}.")
+        raise RefusedError(f"{label} lacks {listed(missing)}.")
     more = [name for name in tensors if name not in targets]
     if more:
-        raise RefusedError(f"{label} has tensors that are not converted: {_listed(more)}.")
+        raise RefusedError(f"{label} has tensors that are not converted: {listed(more)}.")
     for name, target in targets.items():
         if tensors[name].shape != target.shape:
             raise RefusedError(
@@ -89,8 +89,3 @@ def _require_same(targets: Mapping[str, Target], tensors: Mapping[str, GgufTenso
             raise RefusedError(
                 f"{label} stores the vector {name} as {tensors[name].type.name}, which is not converted."
             )
-
-
-def _listed(names: list[str]) -> str:
-    rest = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")

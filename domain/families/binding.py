@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tensorfold.domain.families.fields import ConfigError, clipped
+from tensorfold.domain.families.fields import ConfigError, listed
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.storage import Quantization, Storage
 from tensorfold.domain.families.stored_modules import OWN, Headers, Module, ModuleReader, weight_name
 from tensorfold.domain.families.tensors import Slot, Source, TensorMap
 
-_LISTED = 8
 _EACH = "{e}"
 
 
@@ -74,7 +73,7 @@ class _Binder:
     def _bound(self, slot: Slot, source: Source, names: Sequence[str]) -> Bound:
         lacking = [name for name in (weight_name(n, source) for n in names) if name not in self._tensors]
         if lacking:
-            raise ConfigError(f"The checkpoint lacks {_listed(lacking)}; {OWN}.")
+            raise ConfigError(f"The checkpoint lacks {listed(lacking)}; {OWN}.")
         shape = _stored_shape(slot, source)
         found = [self._reader.read(slot.weight, source, name, shape) for name in names]
         kinds = {(stored.storage, stored.swapped) for stored in found}
@@ -103,7 +102,7 @@ def _check_missing(table: TensorMap, bound: Mapping[str, Bound]) -> None:
         if path not in bound and not slot.weight.optional and not path.startswith(absent)
     ]
     if missing:
-        raise ConfigError(f"The checkpoint lacks {_listed(missing)}; {OWN}.")
+        raise ConfigError(f"The checkpoint lacks {listed(missing)}; {OWN}.")
 
 
 def _wanted(table: TensorMap, slot: Slot) -> str:
@@ -115,7 +114,7 @@ def _check_leftovers(table: TensorMap, tensors: Headers, bound: Mapping[str, Bou
     used = {name for found in bound.values() for module in found.modules for name in module.tensors()}
     left = [name for name in tensors if name not in used and not table.ignores(name)]
     if left:
-        raise ConfigError(f"The checkpoint has tensors this model does not use: {_listed(sorted(left))}; {OWN}.")
+        raise ConfigError(f"The checkpoint has tensors this model does not use: {listed(sorted(left))}; {OWN}.")
 
 
 def _centred(bound: Mapping[str, Bound]) -> Mapping[str, Bound]:
@@ -130,8 +129,3 @@ def _centred(bound: Mapping[str, Bound]) -> Mapping[str, Bound]:
         "by_value": None,
     }
     return {path: replace(found, add_one=answers[found.slot.centring]) for path, found in bound.items()}
-
-
-def _listed(names: Sequence[str]) -> str:
-    rest = len(names) - _LISTED
-    return ", ".join(clipped(name, 120) for name in names[:_LISTED]) + (f" and {rest:,} more" if rest > 0 else "")

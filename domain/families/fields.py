@@ -6,10 +6,11 @@ is a `ConfigError` with one sentence that names the field, its value and its lim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _SHOWN = 40
+_LISTED = 8
 
 
 class ConfigError(Exception):
@@ -37,6 +38,18 @@ def clipped(text: str, most: int = _SHOWN) -> str:
     """A stranger's text in a sentence: printable and of at most `most` characters."""
     text = "".join(c if c.isprintable() else "?" for c in text[: most + 1])
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def listed(names: Sequence[str]) -> str:
+    """A stranger's names in a sentence: the first eight, and how many more there are."""
+    rest = len(names) - _LISTED
+    return ", ".join(clipped(name, 120) for name in names[:_LISTED]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def either(values: Iterable[object]) -> str:
+    """What may stand in a place, as a choice in a sentence."""
+    *before, last = map(str, values)
+    return f"{', '.join(before)} or {last}" if before else last
 
 
 class Fields:

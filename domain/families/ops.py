@@ -1,7 +1,7 @@
 """The operations a layer may hold, as data: one frozen type per op, sizes and constants only.
 
 An op plan says what is computed, never how. Weights are named by slots in the plan's `TensorMap`; a backend has one
-builder per op type. Written against all six family sheets, so that a new family adds a file and changes none.
+builder per op type. Written for all listed families at once, so that serving one adds a file and changes none.
 """
 
 from __future__ import annotations

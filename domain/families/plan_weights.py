@@ -40,7 +40,7 @@ def _plan(plan: DecoderPlan) -> Weights:
     if not plan.head.tied:
         yield "head", Weight((plan.head.vocabulary, plan.width), bias=plan.head.bias, split="vocabulary")
     if plan.mtp is not None:
-        yield from _below("mtp", _mtp(plan.mtp, plan.width, _streams(plan.layers)))
+        yield from _below("mtp", _mtp(plan.mtp, plan.width, plan.streams))
 
 
 def _layers(root: str, layers: tuple[Layer, ...], width: int) -> Weights:
@@ -124,11 +124,6 @@ def _block_conv(drafter: DFlashDrafter) -> Weights:
         # Two kernels each: one before the op, one after it.
         yield "base", Weight((2, drafter.conv_taps, drafter.width), rule="plain")
         yield "projection", Weight((2 * drafter.conv_taps * (drafter.width // drafter.conv_group), drafter.width))
-
-
-def _streams(layers: tuple[Layer, ...]) -> int:
-    residuals = (s.residual for layer in layers for s in layer)
-    return next((r.streams for r in residuals if isinstance(r, HyperConnections)), 1)
 
 
 def _below(root: str, weights: Weights) -> Iterator[tuple[str, Weight]]:

@@ -231,3 +231,9 @@ class DecoderPlan:
     tree_window: int = 16
     memory: MemoryRule = field(default_factory=MemoryRule)
     license: License = field(default_factory=lambda: License("unknown"))
+
+    @property
+    def streams(self) -> int:
+        """Residual streams: 1 around plain residuals."""
+        residuals = (sublayer.residual for layer in self.layers for sublayer in layer)
+        return next((r.streams for r in residuals if isinstance(r, HyperConnections)), 1)

@@ -23,7 +23,7 @@ from tensorfold.domain.families.ops import (
     Op,
     ShortConv,
 )
-from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter, HyperConnections, Layer, Parallel
+from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter, Layer, Parallel
 
 StateKind = Literal[
     "keys", "values", "latent", "index_keys", "index_gates", "pooled_keys", "conv", "recurrent", "tokens", "hidden"
@@ -91,10 +91,7 @@ def state_spec(plan: DecoderPlan, drafter: DFlashDrafter | None = None) -> tuple
 
 def _tapped(plan: DecoderPlan) -> tuple[int, ...]:
     assert plan.mtp is not None
-    if plan.mtp.tap.form != "streams":
-        return (plan.width,)
-    residuals = (s.residual for layer in plan.layers for s in layer)
-    return (next(r.streams for r in residuals if isinstance(r, HyperConnections)), plan.width)
+    return (plan.streams, plan.width) if plan.mtp.tap.form == "streams" else (plan.width,)
 
 
 def _layers(root: str, layers: tuple[Layer, ...], activation: str) -> Iterator[StateEntry]:

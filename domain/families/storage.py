@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensorfold.domain.families.fields import ConfigError, Fields, shown
+from tensorfold.domain.families.fields import ConfigError, Fields, either, shown
 
 DTYPE_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
@@ -147,7 +147,7 @@ def _layout(block: Fields, default: Layout | None = None) -> Layout:
     bits = block.integer("bits", 1, 64, default.bits if default else None)
     group = block.integer("group_size", 1, 1 << 20, default.group if default else None)
     if bits not in AFFINE_BITS:
-        raise block.refusal("bits", "2, 3, 4, 5, 6 or 8")
+        raise block.refusal("bits", either(AFFINE_BITS))
     if group not in AFFINE_GROUPS:
-        raise block.refusal("group_size", "32, 64 or 128")
+        raise block.refusal("group_size", either(AFFINE_GROUPS))
     return Layout(bits, group)

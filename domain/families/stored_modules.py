@@ -5,10 +5,10 @@ Never reads a value. Whatever a header or config states that does not fit is a C
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tensorfold.domain.families.fields import ConfigError, clipped
+from tensorfold.domain.families.fields import ConfigError, clipped, either
 from tensorfold.domain.families.storage import (
     FLOAT_DTYPES,
     Affine,
@@ -122,7 +122,7 @@ class ModuleReader:
         if layout.bits not in bits or layout.group not in self._table.groups:
             raise ConfigError(
                 f"{name} is stored in {layout.bits} bits in groups of {layout.group}; this model is read in "
-                f"{_either(bits)} bits in groups of {_either(self._table.groups)}: use such a conversion."
+                f"{either(bits)} bits in groups of {either(self._table.groups)}: use such a conversion."
             )
 
     def _bias(self, name: str, shape: Shape) -> str:
@@ -136,7 +136,7 @@ class ModuleReader:
         if header is None:
             raise ConfigError(f"The checkpoint lacks {name}; {OWN}.")
         if header.dtype not in dtypes:
-            raise ConfigError(f"{name} has dtype {clipped(header.dtype)}; it must be {_either(dtypes)}.")
+            raise ConfigError(f"{name} has dtype {clipped(header.dtype)}; it must be {either(dtypes)}.")
         return header
 
 
@@ -146,8 +146,3 @@ def _misshapen(header: TensorHeader, shape: Shape) -> ConfigError:
 
 def _dims(shape: Shape) -> str:
     return clipped(str(list(shape)))
-
-
-def _either(values: Iterable[object]) -> str:
-    listed = [str(value) for value in values]
-    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"

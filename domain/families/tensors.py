@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tensorfold.domain.families.storage import AFFINE_BITS, AFFINE_GROUPS
+
 Rule = Literal["matrix", "router", "plain", "conv", "float32", "integer"]
 Split = Literal["none", "rows", "columns", "heads", "vocabulary"]
 Centring = Literal["never", "always", "by_conv_layout", "by_value"]
@@ -107,9 +109,9 @@ class TensorMap:
     slots: Mapping[str, Slot]
     prefixes: tuple[str, ...] = ("",)
     ignored: tuple[str, ...] = ()
-    bits: tuple[int, ...] = (2, 3, 4, 5, 6, 8)
-    groups: tuple[int, ...] = (32, 64, 128)
-    router_bits: tuple[int, ...] = (2, 3, 4, 5, 6, 8)
+    bits: tuple[int, ...] = AFFINE_BITS
+    groups: tuple[int, ...] = AFFINE_GROUPS
+    router_bits: tuple[int, ...] = AFFINE_BITS
     together: tuple[str, ...] = ()
     probes: str = ""
     side_files: tuple[SideFile, ...] = ()
