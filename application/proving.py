@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tensorfold.application.generation import Generation
-from tensorfold.application.planting import PlantedDrafts, Shape, Tally
+from tensorfold.application.planting import PlantedDrafts, Shape
 from tensorfold.application.ports.tokenizer import Tokenizer
+from tensorfold.application.proof import Case, Difference, Report, Row
 from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationRequest, Landed, ReplyStats
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.domain.sampling import Sampling
 
-LEAST_KEPT = 100
-LEAST_REFUSED = 100
-LEAST_SHARED = 10
 _PASSES = 12
 _TEXTS = (
     "one two three four one two three four one two three",
@@ -30,105 +28,6 @@ _TEXTS = (
 _PROMPT_IDS = 24
 _REPLY = 48
 _WAIT_S = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One request of the proof and, once known, its serial reply and the digests of the rows that drew it."""
-
-    prompt: tuple[int, ...]
-    sampling: Sampling
-    reply: tuple[int, ...] = ()
-    prints: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Where a mode first left the serial reply; `position` is absolute. `bits`: the token is equal, its row is not."""
-
-    case: int
-    position: int
-    expected: int
-    got: int
-    bits: bool = False
-
-    def sentence(self) -> str:
-        """The difference in words."""
-        what = "its row's bits differ" if self.bits else f"expected token {self.expected}, got {self.got}"
-        return f"first difference at position {self.position} of prompt {self.case}: {what}"
-
-
-@dataclass(slots=True)
-class Row:
-    """What one mode compared and saw."""
-
-    mode: str
-    compared: int = 0
-    differences: int = 0
-    first: Difference | None = None
-    drafts: dict[str, list[int]] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
-    widest: int = 0
-    counts_drafts: bool = True
-    shared: int | None = None
-    note: str = ""
-
-    @property
-    def kept(self) -> int:
-        """Drafts kept, all sources."""
-        return sum(kept for _, kept in self.drafts.values())
-
-    @property
-    def refused(self) -> int:
-        """Drafts refused, all sources."""
-        return sum(drafted - kept for drafted, kept in self.drafts.values())
-
-    def lacks(self) -> tuple[str, ...]:
-        """What the mode must still see before it proves anything."""
-        lacks = []
-        if self.shared is not None and self.shared < LEAST_SHARED:
-            lacks.append(f"{self.shared} rounds were shared, at least {LEAST_SHARED} are needed")
-        if not self.counts_drafts:
-            return tuple(lacks)
-        if self.kept < LEAST_KEPT:
-            lacks.append(f"{self.kept} drafts kept, at least {LEAST_KEPT} are needed")
-        if self.refused < LEAST_REFUSED:
-            lacks.append(f"{self.refused} drafts refused, at least {LEAST_REFUSED} are needed")
-        if missing := self.tally.missing(self.widest):
-            lacks.append(f"no window kept exactly {', '.join(map(str, missing))} drafts")
-        if not self.tally.stops_inside:
-            lacks.append("no reply stopped inside a kept run")
-        return tuple(lacks)
-
-    def count(self, stats: ReplyStats) -> None:
-        """Add one reply's drafts."""
-        for source in stats.sources:
-            pair = self.drafts.setdefault(source.source, [0, 0])
-            pair[0] += source.drafted
-            pair[1] += source.kept
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The proof's outcome. `reasons` are the sentences that made it fail."""
-
-    rows: tuple[Row, ...]
-    reasons: tuple[str, ...]
-
-    @property
-    def compared(self) -> int:
-        """Tokens compared with the serial reference over all modes."""
-        return sum(row.compared for row in self.rows)
-
-    @property
-    def differences(self) -> int:
-        """Tokens or rows that differed."""
-        return sum(row.differences for row in self.rows)
-
-    @property
-    def passed(self) -> bool:
-        """Whether everything equal and enough was seen."""
-        return not self.reasons
 
 
 @dataclass(slots=True)

@@ -18,7 +18,8 @@ from tensorfold.application.listeners import harmless
 from tensorfold.application.live import Live
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import CapacityError
-from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationRequest, Landed, ReplyStats, SourceCount
+from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationRequest, Landed, ReplyStats
+from tensorfold.application.running import Running
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.sources import DraftSource
 from tensorfold.domain.scheduling.credit import DecodeCredit
@@ -27,19 +28,6 @@ from tensorfold.domain.scheduling.queue import WaitingQueue
 Phase = Literal["loading", "ok", "draining", "stopped", "failed"]
 _SHUTDOWN = "The server is shutting down."
 ENGINE_FAULT = "The request failed inside the engine; the server's log says why. Other requests go on."
-
-
-class _Running:
-    """A generation with its stream in the engine, and the times its figures need."""
-
-    __slots__ = ("filled_at", "first_at", "generation", "live", "opened_at")
-
-    def __init__(self, generation: Generation, live: Live, opened_at: float) -> None:
-        self.generation = generation
-        self.live = live
-        self.opened_at = opened_at
-        self.filled_at = opened_at
-        self.first_at = 0.0
 
 
 class Scheduler:
@@ -64,8 +52,8 @@ class Scheduler:
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._waiting: WaitingQueue[Generation] = WaitingQueue(settings.queue)
-        self._filling: list[_Running] = []
-        self._running: list[_Running] = []
+        self._filling: list[Running] = []
+        self._running: list[Running] = []
         self._credit = DecodeCredit(settings.decode_share)
         self._phase: Phase = "loading"
         self._halt = False
@@ -257,7 +245,7 @@ class Scheduler:
         request = generation.request
         live.audit = request.audit
         self.counters.prompt_tokens += len(request.prompt)
-        running = _Running(generation, live, self._clock.monotonic())
+        running = Running(generation, live, self._clock.monotonic())
         (self._filling if live.to_fill > 0 else self._running).append(running)
 
     def _fill(self) -> None:
@@ -294,7 +282,7 @@ class Scheduler:
             running.first_at = self._clock.monotonic()
         if committed.finish is not None:
             self._running.remove(running)
-            stats = self._stats(running)
+            stats = running.stats(self._clock.monotonic())
             self.engine.close(live)
             self.counters.finished += 1
             generation.deliver(Ended(str(committed.finish), stats, committed.stop))
@@ -305,7 +293,7 @@ class Scheduler:
             for running in [r for r in group if r.generation.cancelled]:
                 group.remove(running)
                 self.engine.close(running.live)
-                self._finish_cancelled(running.generation, self._stats(running))
+                self._finish_cancelled(running.generation, running.stats(self._clock.monotonic()))
         if self._waiting:
             with self._lock:
                 gone = [g for g in self._waiting if g.cancelled]
@@ -319,10 +307,10 @@ class Scheduler:
         generation.deliver(Cancelled())
         self._on_done(generation, stats, "cancelled")
 
-    def _end(self, running: _Running, fault: Exception | None) -> None:
+    def _end(self, running: Running, fault: Exception | None) -> None:
         self.engine.close(running.live)
         message = fault.message if isinstance(fault, CapacityError) else ENGINE_FAULT
-        self._fail(running.generation, message, self._stats(running))
+        self._fail(running.generation, message, running.stats(self._clock.monotonic()))
 
     def _fail(self, generation: Generation, message: str, stats: ReplyStats | None) -> None:
         self.counters.failed += 1
@@ -343,22 +331,7 @@ class Scheduler:
         self._filling, self._running = [], []
         for running in ending:
             self.engine.close(running.live)
-            self._fail(running.generation, message, self._stats(running))
-
-    def _stats(self, running: _Running) -> ReplyStats:
-        now = self._clock.monotonic()
-        live, generation = running.live, running.generation
-        first = running.first_at or now
-        return ReplyStats(
-            prompt_tokens=len(live.stream.prompt),
-            completion_tokens=live.stream.emitted_count,
-            queue_s=running.opened_at - generation.submitted,
-            prefill_s=running.filled_at - running.opened_at,
-            ttft_s=first - generation.submitted,
-            decode_s=now - first,
-            rounds=live.rounds,
-            sources=tuple(SourceCount(name, drafted, kept) for name, (drafted, kept) in live.drafts.items()),
-        )
+            self._fail(running.generation, message, running.stats(self._clock.monotonic()))
 
     # -- integrity -----------------------------------------------------------------------------------------------
 

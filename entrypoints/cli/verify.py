@@ -11,7 +11,8 @@ from typing import Any
 
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.tokenizer import Tokenizer
-from tensorfold.application.proving import Prover, Report, Row
+from tensorfold.application.proof import Report, Row
+from tensorfold.application.proving import Prover
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.entrypoints.cli.lines import say
 from tensorfold.entrypoints.cli.opening import Say, check, loading_line, report_lines, schedule

@@ -6,7 +6,8 @@ import pytest
 
 from tensorfold.application.planting import PlantedDrafts, Shape, Tally
 from tensorfold.application.ports.target_model import TargetModel
-from tensorfold.application.proving import LEAST_KEPT, LEAST_REFUSED, Prover, Report, Row
+from tensorfold.application.proof import LEAST_KEPT, LEAST_REFUSED, Report, Row
+from tensorfold.application.proving import Prover
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tests.application.house import law, serving
