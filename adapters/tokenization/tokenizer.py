@@ -76,7 +76,9 @@ class CheckpointTokenizer:
         """
         text = well_formed(text)
         try:
-            return guarded(lambda: self._library.encode(text, add_special_tokens=add_special_tokens).ids)
+            # In a batch of one, for the library then lets other threads run: a long text must not halt the server.
+            encoded = guarded(lambda: self._library.encode_batch_fast([text], add_special_tokens=add_special_tokens))
+            return encoded[0].ids
         except LibraryError:
             raise ValueError(f"the tokenizer failed on a text of {len(text)} characters") from None
 

@@ -105,7 +105,7 @@ def test_a_failure_inside_the_library_is_a_plain_value_error(tmp_path: Path) -> 
         """As the library's own: no Exception."""
 
     class Broken:
-        def encode(self, text: str, add_special_tokens: bool) -> None:
+        def encode_batch_fast(self, texts: list[str], add_special_tokens: bool) -> None:
             raise Panic("thread panicked")
 
     tokenizer = load_tokenizer(saved(tmp_path, byte_level()))
