@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from tensorfold.application.chat import ChatOrder
+from tensorfold.application.orders import ChatOrder
 from tensorfold.entrypoints.http.background import is_title_request
 from tensorfold.entrypoints.http.fields import Flag, not_supported, only, read, refuse
 from tensorfold.entrypoints.http.generation_fields import GenerationFields

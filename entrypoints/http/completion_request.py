@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tensorfold.application.chat import CompletionOrder
+from tensorfold.application.orders import CompletionOrder
 from tensorfold.entrypoints.http import fields
 from tensorfold.entrypoints.http.fields import Flag, not_supported, only, read, refuse
 from tensorfold.entrypoints.http.generation_fields import GenerationFields

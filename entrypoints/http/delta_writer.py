@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorfold.application.chat import ReplyDelta
+from tensorfold.application.text_replies import ReplyDelta
 from tensorfold.entrypoints.http.envelope import usage
 from tensorfold.entrypoints.http.frames import ChatFrames, TextFrames
 from tensorfold.entrypoints.http.watch import Watch

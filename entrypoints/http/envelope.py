@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorfold.application.chat import ReplyDone
+from tensorfold.application.text_replies import ReplyDone
 from tensorfold.entrypoints.http.services import Reply
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from tensorfold.application.chat import ReplyOptions
+from tensorfold.application.orders import ReplyOptions
 from tensorfold.entrypoints.http import fields
 from tensorfold.entrypoints.http.fields import Flag, Integer, Mapping, Number, Sequence, Text, only, read, within
 

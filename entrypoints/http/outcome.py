@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tensorfold.application.chat import ReplyDone
+from tensorfold.application.text_replies import ReplyDone
 
 Ending = Literal["done", "failed", "cut", "left"]
 

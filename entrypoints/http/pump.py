@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from tensorfold.application.chat import ReplyDelta, ReplyEvent
+from tensorfold.application.text_replies import ReplyDelta, ReplyEvent
 from tensorfold.entrypoints.http.services import Reply
 
 LOOK_S = 0.1

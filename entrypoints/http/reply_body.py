@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tensorfold.application.chat import ReplyDelta, ReplyDone, ReplyError
+from tensorfold.application.text_replies import ReplyDelta, ReplyDone, ReplyError
 from tensorfold.entrypoints.http.envelope import Envelope, figures, final_usage
 from tensorfold.entrypoints.http.errors import ended_in_error, overloaded
 from tensorfold.entrypoints.http.gate import CUT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from tensorfold.application.chat import ReplyDelta, ReplyDone, ReplyError
+from tensorfold.application.text_replies import ReplyDelta, ReplyDone, ReplyError
 from tensorfold.entrypoints.http.delta_writer import DeltaWriter
 from tensorfold.entrypoints.http.envelope import figures, final_usage
 from tensorfold.entrypoints.http.errors import OVERLOADED, ended_in_error, error_json

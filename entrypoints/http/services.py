@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tensorfold.application.chat import ChatOrder, CompletionOrder, ReplyEvent
 from tensorfold.application.health import Health
+from tensorfold.application.orders import ChatOrder, CompletionOrder
+from tensorfold.application.text_replies import ReplyEvent
 from tensorfold.entrypoints.http.errors import ApiError, overloaded
 
 LOADING_RETRY_S = 5

@@ -6,20 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tensorfold.application.chat import (
-    ChatOrder,
-    ChatService,
-    CompletionOrder,
-    Reply,
-    ReplyDelta,
-    ReplyDone,
-    ReplyError,
-    ReplyOptions,
-)
+from tensorfold.application.chat import ChatService
 from tensorfold.application.errors import ContextExceededError, RequestError
+from tensorfold.application.orders import ChatOrder, CompletionOrder, ReplyOptions
 from tensorfold.application.replies import token_sha
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, SamplingDefaults
+from tensorfold.application.text_replies import Reply, ReplyDelta, ReplyDone, ReplyError
 from tensorfold.domain.conversation.template_traits import TemplateTraits
 from tensorfold.domain.sampling import Sampling, derive_seed
 from tests.application.house import law, serving

@@ -7,10 +7,11 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from tensorfold.application.chat import ChatOrder, CompletionOrder, ReplyDelta, ReplyDone, ReplyError, ReplyEvent
 from tensorfold.application.errors import ContextExceededError, RequestError
 from tensorfold.application.health import Health
+from tensorfold.application.orders import ChatOrder, CompletionOrder
 from tensorfold.application.replies import ReplyStats, SourceCount, token_sha
+from tensorfold.application.text_replies import ReplyDelta, ReplyDone, ReplyError, ReplyEvent
 from tensorfold.domain.conversation.message_parts import MessageError
 from tensorfold.domain.conversation.messages import normalise
 from tensorfold.domain.conversation.reply_text import ReplyText

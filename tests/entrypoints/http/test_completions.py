@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tensorfold.application.chat import ChatOrder, CompletionOrder
+from tensorfold.application.orders import ChatOrder, CompletionOrder
 from tests.entrypoints.http.fakes import FakeChat, FakeReply, Order
 from tests.entrypoints.http.wire import MESSAGES, chunks_of, error_of, in_process
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tensorfold.application.chat import ReplyDelta, ReplyDone, ReplyError, ReplyEvent
+from tensorfold.application.text_replies import ReplyDelta, ReplyDone, ReplyError, ReplyEvent
 from tensorfold.entrypoints.http.pump import Pump, Tap
 from tests.entrypoints.http.fakes import FakeReply
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tensorfold.application.chat import ReplyDelta, ReplyEvent
+from tensorfold.application.text_replies import ReplyDelta, ReplyEvent
 from tensorfold.entrypoints.http.envelope import Envelope
 from tensorfold.entrypoints.http.frames import DONE, KEEP_ALIVE, ChatFrames
 from tensorfold.entrypoints.http.gate import Gate

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensorfold.application.chat import ChatOrder, ReplyOptions
+from tensorfold.application.orders import ChatOrder, ReplyOptions
 from tensorfold.entrypoints.http.chat_request import ChatRequest
 from tests.entrypoints.http.wire import MESSAGES, in_process
 
