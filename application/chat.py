@@ -6,9 +6,10 @@ Everything that can be refused is refused before a reply exists. Knows no HTTP: 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from tensorfold.application.errors import RequestError
+from tensorfold.application.errors import ContextExceededError, RequestError
 from tensorfold.application.orders import ChatOrder, CompletionOrder, ReplyOptions
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError, Tokenizer
@@ -83,10 +84,24 @@ class ChatService:
         return tuple(ids)
 
     def _encode(self, text: str, param: str) -> list[int]:
+        """Ids of a text. One that is far beyond the window is refused unread: encoding it would take minutes."""
+        most = self.context * self._longest if len(text) > self.context else len(text)
+        if len(text) > most:
+            raise RequestError(
+                f"This model's maximum context length is {self.context} tokens. However, the {param} come to "
+                f"{len(text)} characters, more than the {most} that its longest tokens could cover.",
+                param=param,
+                code="context_length_exceeded",
+            )
         try:
             return self._tokenizer.encode(text)
         except ValueError:
             raise RequestError("The tokenizer cannot turn this text into ids.", param=param) from None
+
+    @cached_property
+    def _longest(self) -> int:
+        """Bytes of the longest token, at least 1; a character is no shorter than a byte."""
+        return max(1, *map(len, self._tokenizer.token_bytes.table))
 
     def _variables(self, order: ChatOrder) -> Mapping[str, Any]:
         """The server's thinking toggle under what the request sets."""
@@ -97,6 +112,8 @@ class ChatService:
             ids = tuple(self._encode(prompt, "prompt"))
         else:
             ids = prompt
+            if len(ids) >= self.context:
+                raise ContextExceededError(prompt=len(ids), reply=None, limit=self.context, param="prompt")
             top = self._scheduler.engine.model.limits.vocabulary
             for index, token in enumerate(ids):
                 if not 0 <= token < top:

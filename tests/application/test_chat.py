@@ -158,6 +158,24 @@ def test_a_prompt_beyond_the_window_names_the_field_it_came_from(scheduler: Sche
         chat.complete(CompletionOrder("x" * 300))
 
 
+def test_a_prompt_far_beyond_the_window_is_refused_without_being_encoded_or_looked_through(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = service(scheduler)
+    longest = max(len(TOKENIZER.token_bytes.table[token]) for token in range(TOKENIZER.vocabulary))
+    monkeypatch.setattr(TOKENIZER, "encode", lambda text: [1] * (len(text) // longest), raising=False)
+    with pytest.raises(ContextExceededError):
+        chat.complete(CompletionOrder("x" * 200 * longest))
+    monkeypatch.setattr(TOKENIZER, "encode", lambda text: pytest.fail("encoded"), raising=False)
+    with pytest.raises(RequestError, match=f"maximum context length is 200 tokens.* {200 * longest} ") as refusal:
+        chat.complete(CompletionOrder("x" * (200 * longest + 1)))
+    assert (refusal.value.param, refusal.value.code) == ("prompt", "context_length_exceeded")
+    with pytest.raises(RequestError, match="the messages come to"):
+        chat.chat(ChatOrder(({"role": "user", "content": "x" * 200 * longest},)))
+    with pytest.raises(ContextExceededError, match="500 in the prompt"):
+        chat.complete(CompletionOrder((10**9,) * 500))
+
+
 def test_template_variables_reach_the_template_over_the_servers_own(scheduler: Scheduler) -> None:
     template = FakeTemplate()
     chat = service(scheduler, template)
