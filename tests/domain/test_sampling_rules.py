@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tensorfold.domain.sampling import Sampling, draw, draw_rows, energies, noise, weight_needed, weights, winner
+from tensorfold.domain.sampling import Sampling, best, draw, draw_rows, energies, noise, weight_needed, weights, winner
 from tests.domain import sampling_reference as reference
 
 LEVELS = [-math.inf, -30.0, -2.0, -0.5, -0.0, 0.0, 0.5, 0.75, 1.0, 3.0]
@@ -139,6 +139,24 @@ def test_the_nucleus_is_the_same_on_both_sides_of_the_size_where_it_stops_sortin
         assert draw(row, position, sampling) == reference.draw(row.tolist(), position, sampling)
 
 
+def test_a_long_nucleus_reaches_down_to_the_last_candidate_that_weighs_anything() -> None:
+    row = row_of([0.0, *[-27.4] * 1500, *[-27.9] * 1500])
+    sampling = Sampling(4, 1.0, 0, 1 - 2**-53)
+    kept = reference.kept([(float(v), i) for i, v in enumerate(row)], sampling)
+    assert len(kept) == 1501
+    for position in range(3):
+        assert draw(row, position, sampling) == reference.draw(row.tolist(), position, sampling)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50, 700, 2999])
+def test_the_best_candidates_are_the_first_in_the_order(count: int) -> None:
+    generator = np.random.default_rng(count)
+    for energy in (generator.normal(0, 3, 3000), generator.normal(0, 3, 3000).round(1)):
+        ids = generator.permutation(9000)[:3000]
+        expected = np.lexsort((ids, energy))[:count]
+        assert sorted(best(energy, ids, count)) == sorted(expected)
+
+
 def test_the_whole_of_a_nucleus_can_be_drawn_and_nothing_past_it() -> None:
     row = np.log(row_of([0.5, 0.25, 0.125, 0.0625, 0.0625]))
     for top_p, count in ((0.5, 1), (0.51, 2), (0.75, 2), (0.875, 3), (0.9, 4), (0.95, 5)):
@@ -180,6 +198,8 @@ def test_of_equal_scores_the_likelier_candidate_wins_before_the_lower_id() -> No
     energy = noise(3, 8, ids)  # every score is exactly zero
     assert winner(energy, ids, 8, 3) == int(energy.argmin()) != 0
     assert winner(np.repeat(energy[:1], 2), np.array([0, 0]), 8, 3) == 0
+    pair = np.array([int(energy.argmax()), int(energy.argmin())])
+    assert winner(energy[pair], ids[pair], 8, 3) == 1
     energy[7:12] = energy[9] - 50.0  # far ahead, and apart by their noise alone
     assert winner(energy, ids, 8, 3) == 7 + int(noise(3, 8, ids[7:12]).argmax())
 
@@ -190,6 +210,14 @@ def test_no_temperature_crashes_a_draw(temperature: float) -> None:
     for top_p in (1.0, 0.5):
         token = draw(row, 1, Sampling(1, temperature, 0, top_p))
         assert token in (0, 2, 3, 5)
+
+
+@pytest.mark.parametrize("top_p", [-0.5, 0.0, 1.0, 1.5, math.inf])
+def test_a_top_p_outside_zero_and_one_is_no_top_p(top_p: float) -> None:
+    row = row_of([0.0, 1.0, 2.0])
+    drawn = [draw(row, p, Sampling(4, 1.0, 0, top_p)) for p in range(60)]
+    assert drawn == [draw(row, p, Sampling(4, 1.0)) for p in range(60)]
+    assert set(drawn) == {0, 1, 2}
 
 
 def test_a_top_k_beyond_the_vocabulary_is_no_top_k() -> None:

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from tensorfold.domain.sampling import Sampling, derive_seed, draw, draw_rows, gumbel, keyed_hash, noise
+from tensorfold.domain.sampling import Sampling, derive_seed, draw, draw_rows, gumbel, keyed_hash, noise, weights
 
 SEEDS = [
     ((), 6024232415158801135, 5959542543685541047),
@@ -75,7 +75,14 @@ def test_a_row_draws_its_known_tokens(sampling: Sampling, tokens: list[int]) -> 
         assert draw_rows(np.tile(LOGITS, (12, 1)), range(12), [sampling] * 12) == tokens
 
 
+def test_weights_are_whole_parts_of_two_to_the_40() -> None:
+    gaps = np.array([0.0, 1.0, 10.0, 27.7, 27.8, math.inf])
+    assert weights(gaps, 0.0).tolist() == [2**40, 404487723187, 49917750, 1, 0, 0]
+    assert weights(gaps + 5.0, 5.0).tolist()[:3] == [2**40, 404487723187, 49917750]
+
+
 def test_sampling_is_off_until_a_temperature_is_asked() -> None:
+    assert Sampling() == Sampling(seed=0, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0)
     assert Sampling().greedy
     assert Sampling(temperature=-1.0).greedy
     assert not Sampling(temperature=1e-9).greedy
