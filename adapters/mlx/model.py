@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.adapters.mlx.asked import check_asked, check_ids
 from tensorfold.adapters.mlx.forward import Forward, LanePart, LaneState
 from tensorfold.adapters.mlx.images import image_of, load_image
 from tensorfold.adapters.mlx.layouts import lay_out
@@ -127,15 +128,11 @@ class MlxModel(Generic[A]):
                 f"that absorbed {state.length}"
             )
         part = np.asarray(ids[span.start : span.stop], np.int64)
-        self._require_ids(int(part.min()), int(part.max()))
+        check_ids(int(part.min()), int(part.max()), self._limits.vocabulary)
         self.forward.absorb(state, part, self._limits.prefill_slice)
         ticket = Ticket(next(self._numbers), len(part))
         self._prefills.add(ticket.id)
         return ticket
-
-    def _require_ids(self, least: int, most: int) -> None:
-        if least < 0 or most >= self._limits.vocabulary:
-            raise ValueError(f"ids from {least} to {most}; the vocabulary has {self._limits.vocabulary}")
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -155,16 +152,7 @@ class MlxModel(Generic[A]):
 
     def _plan(self, asked: LaneWindow) -> LaunchedWindow[A]:
         state, window = self._settled(asked.lane), asked.window
-        if asked.position != state.length:
-            raise ValueError(f"lane {asked.lane} absorbed {state.length} tokens, row 0 claims {asked.position}")
-        most = self._limits.chain_width if window.is_chain else self._limits.tree_width
-        if not 0 < len(window) <= most:
-            raise ValueError(f"a {'chain' if window.is_chain else 'tree'} of {len(window)} rows; the limit is {most}")
-        if not 0 <= window.forced < len(window):
-            raise ValueError(f"{window.forced} forced rows in a window of {len(window)}")
-        if asked.masks is not None and len(asked.masks) != len(window):
-            raise ValueError(f"{len(asked.masks)} masks for {len(window)} rows")
-        self._require_ids(min(window.tokens), max(window.tokens))
+        check_asked(asked, state.length, self._limits)
         layout = lay_out(window, asked.position)
         if int(layout.positions.max()) >= state.capacity:
             raise ValueError(f"lane {asked.lane} can absorb {state.capacity} tokens, a row stands past them")
@@ -184,8 +172,8 @@ class MlxModel(Generic[A]):
     def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
         """Commit exactly the rows of each path. Raises ValueError, changing nothing, for paths that do not fit."""
         launch = self._launches.get(ticket.id)
-        if launch is None or len(paths) != len(launch.windows):
-            raise ValueError(f"ticket {ticket.id} cannot keep {len(paths)} paths")
+        if launch is None or launch.logits is not None or len(paths) != len(launch.windows):
+            raise ValueError(f"ticket {ticket.id} cannot keep {len(paths)} paths: settled, not collected, or of others")
         for window, path in zip(launch.windows, paths, strict=True):
             window.check_path(path)
             if path and self._busy.get(window.lane) != ticket.id:

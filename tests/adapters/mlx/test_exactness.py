@@ -12,6 +12,7 @@ from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import Window, chain, tree
 from tests.adapters.mlx.models import absorb, rows, serial, serial_tree
 
+pytestmark = pytest.mark.slow
 GREEDY = Sampling()
 SAMPLED = Sampling(seed=5, temperature=1.1, top_k=40, top_p=0.95)
 WIDTHS = range(1, 17)
