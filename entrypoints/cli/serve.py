@@ -20,7 +20,7 @@ from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
-from tensorfold.entrypoints.cli.lines import dump_stacks, say, warn
+from tensorfold.entrypoints.cli.lines import dump_stacks, put, say, warn
 from tensorfold.entrypoints.cli.opening import Checked, check, loading_line, report_lines, sampling_defaults, schedule
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.http.access_log import AccessRecord
@@ -159,7 +159,7 @@ def _report(
         f"serving {checked.name} on {server.url} ({sampling} unless a request says otherwise; ready in {seconds:.1f} s)"
     )
     say("try it:")
-    print(_curl(server.url, checked.name), flush=True)
+    put(_curl(server.url, checked.name))
 
 
 def _curl(url: str, model: str) -> str:

@@ -14,7 +14,7 @@ from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.proof import Report, Row
 from tensorfold.application.proving import Prover
 from tensorfold.application.scheduler import Scheduler
-from tensorfold.entrypoints.cli.lines import say
+from tensorfold.entrypoints.cli.lines import put, say
 from tensorfold.entrypoints.cli.opening import Say, check, loading_line, report_lines, schedule
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import run_settings
@@ -40,7 +40,7 @@ def verify(flags: argparse.Namespace) -> int:
         scheduler.stop(10.0)
     seconds = time.monotonic() - began
     if flags.json:
-        print(json.dumps(_object(checked.name, report, seconds, notes)), flush=True)
+        put(json.dumps(_object(checked.name, report, seconds, notes)))
     else:
         _show(checked.name, report, seconds)
     return 0 if report.passed else 1
@@ -55,18 +55,17 @@ def prove(scheduler: Scheduler, tokenizer: Tokenizer, quiet: Say, seed: int) -> 
 
 
 def _show(name: str, report: Report, seconds: float) -> None:
-    print()
+    put()
     heads = f"{'mode':28} {'tokens':>7} {'differ':>7} {'kept':>6} {'refused':>8} {'stops inside':>13}"
-    print(f"{heads}  drafts kept/verified by source")
+    put(f"{heads}  drafts kept/verified by source")
     for row in report.rows:
-        print(_line(row))
+        put(_line(row))
     for reason in report.reasons:
-        print(f"  - {reason}")
+        put(f"  - {reason}")
     verdict = "equal" if report.passed else "FAILED"
-    print(
+    put(
         f"{name}: {verdict}, {report.compared} tokens compared, {report.differences} differences, "
-        f"{len(report.rows)} modes, {seconds:.0f} s",
-        flush=True,
+        f"{len(report.rows)} modes, {seconds:.0f} s"
     )
 
 

@@ -1,0 +1,152 @@
+"""The real command, in this process or in one of its own, and everything it may leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from tensorfold.entrypoints.cli import main
+
+ROOT = Path(__file__).parents[2]
+MARK = "TENSORFOLD_TEST_MARK"
+LIMIT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended. `peak_bytes` counts it and the children it waited for; `left` are processes it left."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+    peak_bytes: int = 0
+    left: tuple[int, ...] = ()
+
+    def refusal_faults(self) -> list[str]:
+        """What is wrong with this as a refusal: one line of ours on stderr, exit code 1, nothing else."""
+        found = []
+        if self.code != 1:
+            found.append(f"exit code {self.code}")
+        if self.out:
+            found.append(f"stdout says {self.out[-200:]!r}")
+        line = self.err.removesuffix("\n")
+        if not (line.startswith("tensorfold: ") and line.endswith(".") and line.isprintable() and len(line) < 1000):
+            found.append(f"stderr is not one line of ours: {self.err[-400:]!r}")
+        if self.left:
+            found.append(f"processes {self.left} are left")
+        return found
+
+
+def in_process(arguments: Sequence[str]) -> Ran:
+    """`tensorfold ARGUMENTS` in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    began = time.monotonic()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(list(arguments))
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else -1
+    return Ran(code, out.getvalue(), err.getvalue(), time.monotonic() - began)
+
+
+def environment(home: Path, mark: str = "") -> dict[str, str]:
+    """What the command sees: nothing of the user's, its caches below `home`, and a mark that its children inherit."""
+    return {
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "PYTHONPATH": os.pathsep.join((str(ROOT / ".pkg"), str(ROOT))),
+        MARK: mark,
+    }
+
+
+def started(arguments: Sequence[str], home: Path, stdout: int | IO[Any] = subprocess.PIPE) -> subprocess.Popen[str]:
+    """The command, running."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tensorfold", *arguments],
+        cwd=home,
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def as_process(arguments: Sequence[str], home: Path) -> Ran:
+    """`tensorfold ARGUMENTS` in a process of its own, waited for."""
+    mark = uuid.uuid4().hex
+    began = time.monotonic()
+    with open(home / "out", "w+") as out, open(home / "err", "w+") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tensorfold", *arguments],
+            cwd=home,
+            env=environment(home, mark),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+        code, peak = _waited(process)
+        left = marked(mark)
+        out.seek(0)
+        err.seek(0)
+        return Ran(code, out.read(), err.read(), time.monotonic() - began, peak, left)
+
+
+def _waited(process: subprocess.Popen[bytes]) -> tuple[int, int]:
+    """Exit code, and the largest resident size of the process and the children it waited for, in bytes."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        pid, status, used = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        if time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            return -1, 0
+        time.sleep(0.01)
+
+
+def marked(mark: str) -> tuple[int, ...]:
+    """Running processes that carry a mark in their environment; none where the system does not show environments."""
+    found = []
+    wanted = f"{MARK}={mark}".encode()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if wanted in entry.read_bytes().split(b"\0"):
+                found.append(int(entry.parent.name))
+        except OSError:
+            continue
+    return tuple(found)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listened(port: int) -> bool:
+    """Whether somebody listens on a port, on either loopback address."""
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.settimeout(1.0)
+                probe.connect((address, port))
+                return True
+        except OSError:
+            continue
+    return False
