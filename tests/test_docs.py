@@ -7,13 +7,18 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tensorfold.application.replies import ReplyStats
+from tensorfold.application.text_replies import ReplyDone
 from tensorfold.domain.sampling import RULE, Sampling, derive_seed, draw, keyed_hash, noise
 from tensorfold.entrypoints.http.chat_request import ChatRequest
 from tensorfold.entrypoints.http.completion_request import CompletionRequest
+from tensorfold.entrypoints.http.envelope import figures
 from tensorfold.entrypoints.http.generation_fields import StreamOptions
 from tests.command_pages import COMMANDS, commands, page
 from tests.test_house import EXTRAS, PROJECT, distribution
@@ -121,6 +126,15 @@ def test_every_field_of_a_request_is_described() -> None:
     fields = {*ChatRequest.model_fields, *CompletionRequest.model_fields, *StreamOptions.model_fields}
     described = set(re.findall(r"`(\w+)`", text("docs/api.md")))
     assert fields - described == set()
+
+
+def test_every_key_of_the_tensorfold_block_is_described() -> None:
+    reply: Any = SimpleNamespace(drafts=True, greedy=True)
+    block = figures(reply, ReplyDone("stop", ReplyStats(1, 1), "0" * 12), "mlx", [1])
+    described = {
+        name for cells in rows(text("docs/api.md"), "| Key | Holds |") for name in re.findall(r"`(\w+)`", cells[0])
+    }
+    assert set(block) == described
 
 
 def test_the_page_on_sampling_has_the_rules_own_vectors() -> None:
