@@ -138,7 +138,9 @@ class ChatService:
             label=options.label,
         )
         generation = self._scheduler.submit(request)
-        return Reply(generation, ReplyText(self._tokenizer.token_bytes, stops), int(self._clock.wall()))
+        return Reply(
+            generation, ReplyText(self._scheduler.factory.shown_bytes(request), stops), int(self._clock.wall())
+        )
 
     def _sampling(self, ids: tuple[int, ...], options: ReplyOptions) -> Sampling:
         d = self._defaults

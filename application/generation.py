@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import queue
 from collections.abc import Callable
+from dataclasses import replace
 
 from tensorfold.application.errors import ContextExceededError
 from tensorfold.application.replies import Event, GenerationRequest
@@ -95,7 +96,7 @@ class StreamFactory:
 
     def stream(self, request: GenerationRequest) -> Stream:
         """A stream at its start."""
-        gates: list[Gate] = [StopStrings(self._token_bytes, request.stops)] if request.stops else []
+        gates: list[Gate] = [StopStrings(self.shown_bytes(request), request.stops)] if request.stops else []
         return Stream(
             request.prompt,
             max_tokens=self.reply_limit(request),
@@ -104,6 +105,13 @@ class StreamFactory:
             gates=gates,
             drafts=request.draft,
         )
+
+    def shown_bytes(self, request: GenerationRequest) -> TokenBytes:
+        """The bytes a reply shows: an end token counts as a token of the reply, its text is not part of it."""
+        ends = self._ends(request)
+        if ends <= self._token_bytes.special:
+            return self._token_bytes
+        return replace(self._token_bytes, special=self._token_bytes.special | ends)
 
     def _ends(self, request: GenerationRequest) -> frozenset[int]:
         if request.ignore_eos:

@@ -30,6 +30,11 @@ _SHUTDOWN = "The server is shutting down."
 ENGINE_FAULT = "The request failed inside the engine; the server's log says why. Other requests go on."
 
 
+def _capacity(limit: CapacityError) -> Failed:
+    """A refusal that only admission could find; clients know its code."""
+    return Failed(limit.message, "context_length_exceeded")
+
+
 class Scheduler:
     """Owns the engine thread from loading the model to freeing it."""
 
@@ -115,7 +120,8 @@ class Scheduler:
                 raise OverloadedError(_SHUTDOWN, retry_after=5)
             if not self._waiting.put(generation.id, generation, background=request.background):
                 raise OverloadedError(
-                    f"All {self._settings.parallel} lanes are busy and {self._settings.queue} requests wait already.",
+                    f"All {self._settings.parallel} lanes (--parallel) are busy and {self._settings.queue} requests wait "
+                    "already.",
                     retry_after=5,
                 )
             self.counters.requests += 1
@@ -223,16 +229,16 @@ class Scheduler:
     def _open(self, generation: Generation) -> bool:
         """Give the queue's first request a lane; False when it has to wait for one."""
         request = generation.request
-        live, refusal = None, ""
+        live, refusal = None, Failed("")
         try:
             live = self.engine.open(self.factory.stream(request), generation.source)
         except CapacityError as limit:
             if self._running or self._filling:
                 return False
-            refusal = limit.message
+            refusal = _capacity(limit)
         except Exception as fault:
             self._log(f"request {generation.id} could not be opened: {fault!r}")
-            refusal = ENGINE_FAULT
+            refusal = Failed(ENGINE_FAULT)
         with self._lock:
             self._waiting.remove(generation.id)
         if live is None:
@@ -309,12 +315,12 @@ class Scheduler:
 
     def _end(self, running: Running, fault: Exception | None) -> None:
         self.engine.close(running.live)
-        message = fault.message if isinstance(fault, CapacityError) else ENGINE_FAULT
-        self._fail(running.generation, message, running.stats(self._clock.monotonic()))
+        failed = _capacity(fault) if isinstance(fault, CapacityError) else Failed(ENGINE_FAULT)
+        self._fail(running.generation, failed, running.stats(self._clock.monotonic()))
 
-    def _fail(self, generation: Generation, message: str, stats: ReplyStats | None) -> None:
+    def _fail(self, generation: Generation, failed: Failed, stats: ReplyStats | None) -> None:
         self.counters.failed += 1
-        generation.deliver(Failed(message))
+        generation.deliver(failed)
         self._on_done(generation, stats, "error")
 
     def _end_all(self) -> None:
@@ -324,14 +330,14 @@ class Scheduler:
                 self._waiting.remove(generation.id)
         self._end_running(_SHUTDOWN)
         for generation in waiting:
-            self._fail(generation, _SHUTDOWN, None)
+            self._fail(generation, Failed(_SHUTDOWN), None)
 
     def _end_running(self, message: str) -> None:
         ending = (*self._filling, *self._running)
         self._filling, self._running = [], []
         for running in ending:
             self.engine.close(running.live)
-            self._fail(running.generation, message, running.stats(self._clock.monotonic()))
+            self._fail(running.generation, Failed(message), running.stats(self._clock.monotonic()))
 
     # -- integrity -----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tensorfold.adapters.filesystem.checkpoint_limits import shown_path
+from tensorfold.application.checkpoint_links import allowed_roots
 from tensorfold.application.ports.checkpoints import RefusedError
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
@@ -74,7 +75,7 @@ class CheckpointFolder:
             )
         self.path = Path(folder)
         self._root = root
-        self._inside = (os.path.join(root, ""), *_blobs(root))
+        self._inside = allowed_roots(root)
 
     def label(self, name: str) -> str:
         """A file of this folder as sentences name it."""
@@ -122,14 +123,6 @@ class CheckpointFolder:
             os.close(descriptor)
             raise
         return OpenFile(descriptor, name, label, status.st_size)
-
-
-def _blobs(root: str) -> tuple[str, ...]:
-    """The blob folder of the hub cache that `root` is a snapshot of, when it is one."""
-    snapshots, repository = os.path.dirname(root), os.path.dirname(os.path.dirname(root))
-    blobs = os.path.join(repository, "blobs")
-    is_cache = os.path.basename(snapshots) == "snapshots" and os.path.isdir(blobs) and not os.path.islink(blobs)
-    return (os.path.join(blobs, ""),) if is_cache else ()
 
 
 def _require_regular(status: os.stat_result, label: str) -> None:

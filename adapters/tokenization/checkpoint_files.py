@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from tensorfold.application.checkpoint_links import stays_inside
 from tensorfold.application.ports.checkpoints import RefusedError
 
 MIB = 1 << 20
@@ -19,6 +20,8 @@ MIB = 1 << 20
 def read_bytes(path: Path, limit: int) -> bytes | None:
     """The whole file, or None when there is none. Raises RefusedError for all but a file of at most `limit` bytes."""
     try:
+        if not stays_inside(str(path)):
+            raise RefusedError(f"{path} is a link that leads outside its folder; put the file itself there.")
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise RefusedError(f"{path} is not a regular file.")

@@ -214,3 +214,19 @@ def test_sampling_defaults_hold_until_a_request_says_otherwise(scheduler: Schedu
     reply = chat.complete(CompletionOrder("abc", ReplyOptions(max_tokens=3, temperature=0.9, draft=False)))
     told(reply)
     assert not reply.greedy and not reply.drafts
+
+
+def test_an_end_token_counts_but_its_text_is_not_shown_unless_it_is_ignored() -> None:
+    whole = serial_reference(LAW, TOKENIZER.encode("abc"), 30).tokens
+    end = next(t for t in whole[5:] if TOKENIZER.token_bytes.of(t))
+    cut = whole[: whole.index(end) + 1]
+    with serving(HashModel(LAW), stop_ids=frozenset({end}), token_bytes=TOKENIZER.token_bytes) as scheduler:
+        chat = service(scheduler)
+        text, done = told(chat.complete(CompletionOrder("abc", ReplyOptions(max_tokens=30))))
+        kept, _ = told(chat.complete(CompletionOrder("abc", ReplyOptions(max_tokens=30, ignore_eos=True))))
+    assert done.finish_reason == "stop" and done.stats.completion_tokens == len(cut)
+    assert text == _text(cut[:-1]) and kept == _text(whole)
+
+
+def _text(ids: tuple[int, ...]) -> str:
+    return b"".join(TOKENIZER.token_bytes.of(t) for t in ids).decode("utf-8", "replace")

@@ -199,7 +199,7 @@ def test_a_request_beyond_capacity_waits_for_a_lane_or_is_refused_with_the_reaso
     full: Callable[[], Exception] = lambda: CapacityError("The lane needs 3 GiB and 2 GiB are left.")  # noqa: E731
     with serving(FaultyModel(HashModel(LAW), [Fault("open", nth=1, error=full)])) as scheduler:
         refused = read(scheduler.submit(request(CASES[0])))
-        assert refused.end == Failed("The lane needs 3 GiB and 2 GiB are left.")
+        assert refused.end == Failed("The lane needs 3 GiB and 2 GiB are left.", "context_length_exceeded")
         assert read(scheduler.submit(request(CASES[1]))).ended
 
 
