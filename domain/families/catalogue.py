@@ -163,20 +163,23 @@ def plan_for(config: Mapping[str, Any], backend: str) -> DecoderPlan:
     if family is None:
         raise ConfigError(unknown(config))
     if family.reader is None:
-        raise ConfigError(
-            f"{family.title} is not served by this version; `tensorfold models` lists the families that are."
-        )
+        raise ConfigError(f"{family.title} is not served by this version, which serves: {served()}.")
     refusal = family.reader.refuse(config, backend)
     if refusal is not None:
         raise ConfigError(refusal)
     return family.reader.plan(config)
 
 
+def served() -> str:
+    """Model types this version serves, as a sentence lists them."""
+    return ", ".join(kind for family in FAMILIES if family.reader is not None for kind in family.model_types)
+
+
 def unknown(config: Mapping[str, Any]) -> str:
     """The refusal of a config whose model type no family answers to."""
     if config.get("model_type") is None:
-        return "config.json lacks model_type, so its family is unknown; `tensorfold models` lists what can be served."
+        return f"config.json lacks model_type, so its family is unknown; this version serves: {served()}."
     return (
         f"config.json's model_type is {shown(config['model_type'])}, which is no family known here; "
-        "`tensorfold models` lists what can be served."
+        f"this version serves: {served()}."
     )

@@ -36,8 +36,17 @@ def build() -> argparse.ArgumentParser:
     return parser
 
 
+class _Help(argparse.HelpFormatter):
+    """Shows a flag's default where it has one that says something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        shown = action.default not in (None, "", False, True, argparse.SUPPRESS) and bool(action.option_strings)
+        return f"{text} (default: %(default)s)" if shown else text
+
+
 def _model(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    parser.formatter_class = _Help
     parser.add_argument("model", metavar="MODEL", help="a checkpoint's folder, `demo` or `demo@4bit`")
     parser.add_argument("--backend", choices=("auto", "mlx", "cuda"), default="auto", help="what runs the model")
     parser.add_argument(
@@ -45,8 +54,8 @@ def _model(parser: argparse.ArgumentParser) -> None:
         help="prompt plus reply capacity in tokens; without it, the model's own window",
     )  # fmt: skip
     parser.add_argument(
-        "--parallel", type=parallel, default=0, metavar="N",
-        help=f"streams that share rounds, 1 to {MOST_PARALLEL}, or auto (0): up to {ENGINE.parallel}",
+        "--parallel", type=parallel, default="auto", metavar="N",
+        help=f"streams that share rounds, 1 to {MOST_PARALLEL}, or auto: up to {ENGINE.parallel}",
     )  # fmt: skip
 
 
@@ -82,7 +91,10 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         "--min-p", type=number(0, 1), help="default least share of the best candidate's probability"
     )
     generation.add_argument(
-        "--thinking", action=argparse.BooleanOptionalAction, default=True, help="the template's thinking toggle"
+        "--thinking",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="the template's thinking toggle, on unless --no-thinking",
     )
     drafting = parser.add_argument_group("drafting and rounds")
     drafting.add_argument("--no-drafts", action="store_true", help="decode serially, the reference for every reply")

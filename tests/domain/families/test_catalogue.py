@@ -71,14 +71,14 @@ def test_a_backend_or_field_that_does_not_do_is_refused_by_the_family() -> None:
 
 def test_a_listed_family_without_a_reader_is_refused_by_its_title() -> None:
     assert refusal({"model_type": "gemma4"}) == (
-        "Gemma 4 26B-A4B is not served by this version; `tensorfold models` lists the families that are."
+        "Gemma 4 26B-A4B is not served by this version, which serves: llama, mistral, qwen2."
     )
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", 7, ["llama"], True, "x" * 500, "a\nb"])
 def test_an_unknown_model_type_is_refused_with_the_command_that_lists(model_type: Any) -> None:
     message = refusal({"model_type": model_type})
-    assert "which is no family known here; `tensorfold models` lists" in message
+    assert "which is no family known here; this version serves: llama" in message
     assert message.isprintable()
     assert len(message) < 200
 
