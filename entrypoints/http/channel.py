@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.task import ErrorTask, WSGITask
 
 from tensorfold.entrypoints.http.errors import ApiError, bad_request, fault
@@ -52,9 +53,21 @@ class JsonErrorTask(ErrorTask):
         self.write(body)
 
 
+class Parser(HTTPRequestParser):
+    """Reads a request's head; an address that the standard library cannot part is a bad request like any other."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Read the head. Raises ParsingError."""
+        try:
+            super().parse_header(header_plus)
+        except ValueError:
+            raise ParsingError("the address cannot be read") from None
+
+
 class Channel(HTTPChannel):
     """A connection whose early errors are JSON and whose requests know their wire."""
 
+    parser_class = Parser
     task_class = Task
     error_task_class = JsonErrorTask
 

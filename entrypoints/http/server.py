@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from tensorfold.application.listeners import harmless
 from tensorfold.application.settings import HttpSettings
 from tensorfold.entrypoints.http.access import is_loopback
 from tensorfold.entrypoints.http.access_log import AccessLog
@@ -27,7 +28,10 @@ SETTLE_S = 1.0
 
 
 class HttpServer:
-    """Serves one model. Raises ListenError when the address cannot be listened on, before anything is loaded."""
+    """Serves one model. Raises ListenError when the address cannot be listened on, before anything is loaded.
+
+    A log that cannot be written loses its lines and costs no request anything.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class HttpServer:
         log: AccessLog = lambda record: None,
         log_fault: FaultLog = lambda where, broken: None,
     ) -> None:
+        log, log_fault = harmless(log), harmless(log_fault)
         sockets = open_sockets(settings.host, settings.port)
         raise_descriptor_limit(limits.descriptors)
         self.host = settings.host

@@ -11,6 +11,7 @@ import pytest
 
 from tensorfold.application.orders import ChatOrder
 from tensorfold.entrypoints.http.bodies import MAX_DEPTH, parse_object
+from tensorfold.entrypoints.http.errors import ApiError
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tests.entrypoints.http.wire import MESSAGES, error_of, in_process
 
@@ -49,6 +50,19 @@ def test_a_body_that_is_no_json_object_is_a_400_in_openais_shape(body: bytes) ->
     assert not server.chat.orders
     assert not server.told.faults
     assert server.gate.inside == 0
+
+
+@pytest.mark.parametrize("part", [b"[],", b"{},", b"1,"])
+def test_a_body_of_more_values_than_is_read_is_refused_before_it_is_parsed(
+    part: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = part.count(b",") + part.count(b"[") + part.count(b"{")
+    monkeypatch.setattr("tensorfold.entrypoints.http.bodies.MAX_PARTS", 300)
+    fits = b'{"x": [' + part * (298 // each) + b"1]}"
+    assert len(parse_object(fits)["x"]) == 298 // each + 1
+    monkeypatch.setattr(json, "loads", lambda text: pytest.fail("parsed"))
+    with pytest.raises(ApiError, match="more than 300 commas and brackets"):
+        parse_object(b'{"x": [' + part * (298 // each + 1) + b"1]}")
 
 
 @pytest.mark.parametrize(
