@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -71,52 +73,76 @@ def environment(home: Path, mark: str = "") -> dict[str, str]:
     }
 
 
-def started(arguments: Sequence[str], home: Path, stdout: int | IO[Any] = subprocess.PIPE) -> subprocess.Popen[str]:
+class Command:
+    """The command, running in a process of its own and measured; its stderr goes to a file below `home`."""
+
+    def __init__(self, arguments: Sequence[str], home: Path, stdout: int | IO[Any], mark: str) -> None:
+        self._said, self._report = home / "err", home / "report"
+        self._report.unlink(missing_ok=True)
+        measured = [sys.executable, "-I", "-S", str(Path(__file__).with_name("measured.py")), str(self._report)]
+        with open(self._said, "w") as err:
+            self.process = subprocess.Popen(
+                [*measured, sys.executable, "-m", "tensorfold", *arguments],
+                cwd=home,
+                env=environment(home, mark),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=err,
+                text=True,
+                start_new_session=True,
+            )
+
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.process.poll() is None
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def finish(self) -> tuple[int, int]:
+        """Wait for its end: exit code, and the largest resident bytes of it and the children it waited for."""
+        try:
+            self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -1, 0
+        report: dict[str, int] = json.loads(self._report.read_text())
+        return report["code"], report["peak_bytes"]
+
+    def kill(self) -> None:
+        """End it at once, if it still runs."""
+        if self.running():
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def errors(self) -> str:
+        """What it said on stderr so far."""
+        return self._said.read_text()
+
+
+def started(
+    arguments: Sequence[str], home: Path, stdout: int | IO[Any] = subprocess.DEVNULL, mark: str = ""
+) -> Command:
     """The command, running."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tensorfold", *arguments],
-        cwd=home,
-        env=environment(home),
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return Command(arguments, home, stdout, mark)
 
 
 def as_process(arguments: Sequence[str], home: Path) -> Ran:
     """`tensorfold ARGUMENTS` in a process of its own, waited for."""
-    mark = uuid.uuid4().hex
+    mark = environment_mark()
     began = time.monotonic()
-    with open(home / "out", "w+") as out, open(home / "err", "w+") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tensorfold", *arguments],
-            cwd=home,
-            env=environment(home, mark),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-        )
-        code, peak = _waited(process)
+    with open(home / "out", "w+") as out:
+        command = started(arguments, home, out, mark)
+        code, peak = command.finish()
         left = marked(mark)
         out.seek(0)
-        err.seek(0)
-        return Ran(code, out.read(), err.read(), time.monotonic() - began, peak, left)
+        return Ran(code, out.read(), command.errors(), time.monotonic() - began, peak, left)
 
 
-def _waited(process: subprocess.Popen[bytes]) -> tuple[int, int]:
-    """Exit code, and the largest resident size of the process and the children it waited for, in bytes."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        pid, status, used = os.wait4(process.pid, os.WNOHANG)
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return process.returncode, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        if time.monotonic() > deadline:
-            process.kill()
-            process.wait()
-            return -1, 0
-        time.sleep(0.01)
+def environment_mark() -> str:
+    """A mark that no other process carries."""
+    return uuid.uuid4().hex
 
 
 def marked(mark: str) -> tuple[int, ...]:

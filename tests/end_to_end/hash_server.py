@@ -22,6 +22,7 @@ from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, HttpSettings, SamplingDefaults
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.sampling import Sampling
+from tensorfold.entrypoints.http.access_log import AccessLog
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.server import HttpServer
 from tests.application.house import MachineClock
@@ -122,7 +123,7 @@ class Place:
 
 @contextmanager
 def hash_server(
-    model: TargetModel, settings: EngineSettings, *, limits: HttpLimits | None = None, context: int = CONTEXT
+    model: TargetModel, settings: EngineSettings, *, log: AccessLog = lambda record: None
 ) -> Iterator[Place]:
     """Serve `model` on a free loopback port; stopped in the end, whatever happened."""
     clock, counters = MachineClock(), Counters()
@@ -130,7 +131,7 @@ def hash_server(
     def load() -> tuple[Engine, StreamFactory]:
         engine = Engine(model, settings, clock, sources=(CopySourceFactory(),), counters=counters, log=lines.append)
         ends = frozenset({TOKENIZER.end_id})
-        return engine, StreamFactory(context=context, max_tokens=256, stop_ids=ends, token_bytes=TOKENIZER.token_bytes)
+        return engine, StreamFactory(context=CONTEXT, max_tokens=256, stop_ids=ends, token_bytes=TOKENIZER.token_bytes)
 
     lines: list[str] = []
     ended: list[tuple[Generation, ReplyStats | None, str]] = []
@@ -140,8 +141,9 @@ def hash_server(
     )
     http = HttpServer(
         HttpSettings(port=0),
-        limits or HttpLimits.for_load(settings.parallel, settings.queue),
+        HttpLimits.for_load(settings.parallel, settings.queue),
         version="test",
+        log=log,
         log_fault=lambda where, broken: faults.append((where, broken)),
     )
     http.start()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.clients import get, post
+from tensorfold.application.settings import EngineSettings
+from tensorfold.entrypoints.http.access_log import AccessRecord
+from tests.end_to_end.clients import ask, get, post
 from tests.end_to_end.commands import free_port, started
-from tests.end_to_end.hash_server import until
+from tests.end_to_end.hash_server import asked, hash_model, hash_server, until
 from tests.synthetic.servable import write_servable
 
 pytestmark = pytest.mark.slow
@@ -37,16 +38,25 @@ def test_a_server_whose_output_cannot_be_written_serves_and_ends_cleanly(tmp_pat
     output = open("/dev/full", "w") if stdout == "full" else subprocess.PIPE  # noqa: SIM115
     server = started(["serve", str(folder), "--port", str(port)], tmp_path, stdout=output)
     try:
-        if server.stdout is not None:
-            server.stdout.readline()
-            server.stdout.close()
-        until(lambda: answers(port) or server.poll() is not None, "a server that answers")
+        if server.process.stdout is not None:
+            server.process.stdout.readline()
+            server.process.stdout.close()
+        until(lambda: answers(port) or not server.running(), "a server that answers")
         for _ in range(2):
             assert post(port, "/v1/completions", BODY).status == 200
-        server.send_signal(signal.SIGINT)
-        assert server.wait(60) == 0
+        server.interrupt()
+        assert server.finish()[0] == 0
     finally:
         server.kill()
-        errors = server.communicate()[1]
-    assert "Traceback" not in errors
-    assert "BrokenPipe" not in errors
+    assert server.errors() == ""
+
+
+def test_a_log_that_cannot_be_written_costs_no_reply_and_no_refusal() -> None:
+    def broken(record: AccessRecord) -> None:
+        raise BrokenPipeError
+
+    wanted = asked([{"prompt": [1, 2], "max_tokens": 8, "stream": streamed} for streamed in (False, True)])
+    with hash_server(hash_model(), EngineSettings(parallel=1, queue=1), log=broken) as place:
+        assert all(ask(place.port, one).equals(one) for one in wanted)
+        assert post(place.port, "/v1/completions", b"{").status == 400
+        place.until_empty()
