@@ -53,12 +53,16 @@ class Ran:
 def in_process(arguments: Sequence[str]) -> Ran:
     """`tensorfold ARGUMENTS` in this process."""
     out, err = io.StringIO(), io.StringIO()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     began = time.monotonic()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(list(arguments))
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else -1
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else -1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return Ran(code, out.getvalue(), err.getvalue(), time.monotonic() - began)
 
 

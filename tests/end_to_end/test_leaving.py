@@ -22,6 +22,13 @@ def test_sixty_clients_that_leave_at_random_points_leave_nothing_behind_and_chan
     assert seen.stayed == 12
 
 
+def test_a_storm_of_faults_over_a_crowd_changes_no_token_and_leaves_nothing_behind() -> None:
+    seen = crowd.run(30, 30, seed=21, storm=True)
+    assert seen.misses(least=1) == []
+    assert seen.struck > 20
+    assert seen.failed < seen.stayed
+
+
 def test_a_full_queue_refuses_with_retry_after_and_serves_those_inside_and_those_who_come_later() -> None:
     seen = overflow(queue=4, beyond=6)
     assert seen.misses() == []

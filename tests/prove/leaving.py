@@ -40,6 +40,9 @@ def leaving(clients: int, seed: int | None) -> int:
     seen = crowd.run(clients, max(1, clients // 10), seed)
     missed = seen.misses(int(LEAST_SHARE * clients))
     print(f"crowd: {seen.figures()}", flush=True)
+    storm = crowd.run(clients // 4, clients // 4, seed, storm=True)
+    missed += [f"in the storm: {line}" for line in storm.misses(1)]
+    print(f"storm: {storm.struck} faults, {storm.failed} replies ended in an error; {storm.figures()}", flush=True)
     full = overflow(queue=8, beyond=12)
     missed += full.misses()
     print(f"queue: {full.figures()}", flush=True)
@@ -60,7 +63,8 @@ def leaving(clients: int, seed: int | None) -> int:
         print(f"  - {line}")
     print(
         f"leaving: {seen.left} clients left and {seen.stayed} stayed, {len(seen.wrong)} replies changed, {seen.lanes} "
-        f"lanes and {len(seen.residue)} threads, descriptors or processes left; {full.refused} refused by a full queue; "
+        f"lanes and {len(seen.residue)} threads, descriptors or processes left; a storm of {storm.struck} faults "
+        f"changed {len(storm.wrong)} replies; {full.refused} refused by a full queue; "
         f"{len(played)} faults ended {failed} requests of {due}; {len(wedged)} wedges turned health red at most "
         f"{late.past_cost_s:.2f} s past the call's cost (at most {MOST_PAST_COST_S:.0f}) and green again; "
         f"seed {seed}, {time.monotonic() - began:.0f} s{'; MISSED' if missed else ''}"
