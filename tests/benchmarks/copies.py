@@ -26,7 +26,7 @@ LEAST_SPEEDUP = 2.0
 MOST_US = 100.0
 REPLY = 192
 CONTEXT = 8000
-LINES = "".join(f"item {i}: the {word} is on the table\n" for i, word in enumerate(("red cup", "old key", "blue pen")))
+TEXT = "The red cup is on the table and the old key is under the chair near the window.\n" * 10
 
 
 def measured(scheduler: Scheduler, prompt: tuple[int, ...], *, draft: bool) -> tuple[list[int], float, Ended]:
@@ -51,7 +51,7 @@ def speedup(model: str) -> tuple[float, bool, str]:
     scheduler.start()
     try:
         scheduler.wait_ready()
-        prompt = tuple(checked.tokenizer.encode(LINES * 6))
+        prompt = tuple(checked.tokenizer.encode(TEXT))
         measured(scheduler, prompt[:8], draft=False)
         serial, serial_s, _ = measured(scheduler, prompt, draft=False)
         copied, copied_s, end = measured(scheduler, prompt, draft=True)
