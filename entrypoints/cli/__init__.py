@@ -6,13 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.entrypoints.cli.parser import parse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the process's exit code. Refusals are one line on stderr, never a traceback."""
-    flags = parse(sys.argv[1:] if arguments is None else arguments)
     try:
+        from tensorfold.entrypoints.cli.parser import parse
+
+        flags = parse(sys.argv[1:] if arguments is None else arguments)
         code: int = flags.run(flags)
         return code
     except RefusedError as refusal:

@@ -53,9 +53,13 @@ def schedule(
     container: Container,
     say: Say,
     *,
+    on_progress: Say | None = None,
     force_windows: bool = False,
 ) -> Scheduler:
-    """A scheduler that loads the model when it is started; `force_windows` is for proofs."""
+    """A scheduler that loads the model when it is started; `force_windows` is for proofs.
+
+    Without `on_progress`, which may raise to end the load, the load's progress is said too.
+    """
     counters = Counters()
     clock = container.clock()
     engine_settings = replace(settings.engine, force_windows=force_windows)
@@ -72,7 +76,7 @@ def schedule(
             max_tokens=settings.generation.max_tokens,
             counters=counters,
             sources=container.sources(),
-            on_progress=say,
+            on_progress=on_progress or say,
             log=say,
         )
 

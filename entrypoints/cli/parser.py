@@ -61,9 +61,13 @@ def _model(parser: argparse.ArgumentParser) -> None:
 
 def _serve(parser: argparse.ArgumentParser) -> None:
     def run(flags: argparse.Namespace) -> int:
+        # First, so that no signal falls into the second that the imports behind it take.
+        from tensorfold.entrypoints.cli.signals import Signals
+
+        signals = Signals()
         from tensorfold.entrypoints.cli.serve import serve
 
-        return serve(flags)
+        return serve(flags, signals)
 
     _model(parser)
     parser.set_defaults(run=run)

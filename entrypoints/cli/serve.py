@@ -1,17 +1,20 @@
 """`tensorfold serve MODEL`: bind, load, report, serve until a signal, end cleanly.
 
-The address is taken before anything is loaded, so a port in use costs seconds. The first signal drains, the second
-ends at once.
+The address is taken before anything is loaded, so a port in use costs seconds. The first signal drains, or gives the
+load up; the second ends at once. Whenever a signal comes, no traceback follows and no process stays.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import signal
+import shlex
+import sys
 import threading
 import time
-from types import FrameType
+from contextlib import suppress
+from typing import NoReturn
 
 from tensorfold import __version__
 from tensorfold.application.chat import ChatService
@@ -22,6 +25,7 @@ from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.entrypoints.cli.lines import dump_stacks, put, say, warn
 from tensorfold.entrypoints.cli.opening import Checked, check, loading_line, report_lines, sampling_defaults, schedule
+from tensorfold.entrypoints.cli.signals import EndAskedError, Signals
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.http.access_log import AccessRecord
 from tensorfold.entrypoints.http.limits import HttpLimits
@@ -29,36 +33,27 @@ from tensorfold.entrypoints.http.listening import ListenError
 from tensorfold.entrypoints.http.server import HttpServer, exposure_warning
 from tensorfold.entrypoints.settings import RunSettings, run_settings
 
-_LOAD_POLL_S = 0.2
+_POLL_S = 0.1
 _END_S = 10.0
+_GIVE_UP_S = 3.0
+"""How long a load that is given up may take to notice: nothing is lost by leaving it where it stands."""
 
 
-def serve(flags: argparse.Namespace) -> int:
+class LoadEndedError(Exception):
+    """The load was given up because a signal asked for the end."""
+
+
+def serve(flags: argparse.Namespace, signals: Signals) -> int:
     """Serve until a signal; 0 after a clean end, 130 when a second signal cut it short. Raises RefusedError."""
+    signals.on_stacks(dump_stacks)
     settings = run_settings(flags, os.environ)
     container = Container(cache=settings.cache)
-    signals = Signals()
     server = _listen(settings)
     server.start()
     try:
         return _run(settings, container, server, signals)
     finally:
         server.stop(0.0)
-
-
-class Signals:
-    """Which signals that ask for the end have come: the first sets `asked`, a further one `again`."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-        self.again = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._take)
-        if hasattr(signal, "SIGUSR1"):
-            signal.signal(signal.SIGUSR1, lambda number, frame: dump_stacks("stacks, as SIGUSR1 asked"))
-
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        (self.again if self.asked.is_set() else self.asked).set()
 
 
 def _listen(settings: RunSettings) -> HttpServer:
@@ -81,26 +76,36 @@ def _tell_fault(where: str, broken: BaseException) -> None:
 
 def _run(settings: RunSettings, container: Container, server: HttpServer, signals: Signals) -> int:
     began = time.monotonic()
-    checked = check(settings, container, say)
-    say(loading_line(checked, settings.model.backend != "auto"))
-    template = _template(checked, container)
-    scheduler = schedule(checked, settings, container, say)
+    try:
+        with signals.interrupting():
+            checked = check(settings, container, say)
+            say(loading_line(checked, settings.model.backend != "auto"))
+            template = _template(checked, container)
+    except EndAskedError:
+        say("ended before the model was loaded")
+        return 0
+    scheduler = schedule(checked, settings, container, say, on_progress=lambda line: _progress(line, signals))
     watchdog = Watchdog(scheduler, dump_stacks)
+    code, patience_s = 1, _END_S
     try:
         scheduler.start()
         if not _loaded(scheduler, signals):
-            return 0
+            code, patience_s = _give_up(scheduler, signals), 0.0
+            return code
         watchdog.start()
         defaults = sampling_defaults(checked, settings)
         _open(checked, settings, container, scheduler, template, server, defaults)
         _report(checked, settings, scheduler, server, defaults, time.monotonic() - began)
-        signals.asked.wait()
-        return _end(server, signals)
+        signals.wait()
+        code = _end(server, signals)
+        return code
     finally:
         watchdog.stop()
-        if not scheduler.stop(_END_S):
-            warn("the engine did not end in time; leaving it behind")
         template.close()
+        if not scheduler.stop(patience_s):
+            if patience_s:
+                warn("the engine did not end in time; it is left inside its call")
+            _leave(server, code)
 
 
 def _template(checked: Checked, container: Container) -> ChatTemplate:
@@ -111,12 +116,42 @@ def _template(checked: Checked, container: Container) -> ChatTemplate:
     return template
 
 
+def _progress(line: str, signals: Signals) -> None:
+    """Say a line of the load, or end the load there."""
+    if signals.asked:
+        raise LoadEndedError
+    say(line)
+
+
 def _loaded(scheduler: Scheduler, signals: Signals) -> bool:
     """Wait for the model; False when a signal came first."""
-    while not scheduler.wait_ready(_LOAD_POLL_S):
-        if signals.asked.is_set():
-            return False
+    try:
+        while not scheduler.wait_ready(_POLL_S):
+            if signals.asked:
+                return False
+    except LoadEndedError:
+        return False
     return True
+
+
+def _give_up(scheduler: Scheduler, signals: Signals) -> int:
+    """End while the model loads: 0, or 130 when a second signal does not wait for the load to notice."""
+    say("ending: the load is given up")
+    deadline = time.monotonic() + _GIVE_UP_S
+    while not scheduler.stop(_POLL_S) and time.monotonic() < deadline:
+        if signals.again:
+            return 130
+    say("ended")
+    return 0
+
+
+def _leave(server: HttpServer, code: int) -> NoReturn:
+    """End the process while its engine is inside a call: the interpreter's own end could crash that thread."""
+    server.stop(0.0)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _open(
@@ -158,13 +193,16 @@ def _report(
     say(
         f"serving {checked.name} on {server.url} ({sampling} unless a request says otherwise; ready in {seconds:.1f} s)"
     )
-    say("try it:")
-    put(_curl(server.url, checked.name))
+    say("try it, with one of the keys in place of KEY:" if keys else "try it:")
+    put(_curl(server.url, checked.name, keyed=keys > 0))
 
 
-def _curl(url: str, model: str) -> str:
-    body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
-    return f"curl {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'"
+def _curl(url: str, model: str, keyed: bool) -> str:
+    """A request that a shell takes as it is. No key is shown: these lines are kept in logs."""
+    message = {"role": "user", "content": "What is the capital of France?"}
+    body = json.dumps({"model": model, "messages": [message]}, ensure_ascii=False)
+    key = " -H 'Authorization: Bearer KEY'" if keyed else ""
+    return f"curl {url}/chat/completions -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}"
 
 
 def _end(server: HttpServer, signals: Signals) -> int:
@@ -172,8 +210,8 @@ def _end(server: HttpServer, signals: Signals) -> int:
     ender = threading.Thread(target=server.stop, daemon=True)
     ender.start()
     while ender.is_alive():
-        ender.join(0.1)
-        if signals.again.is_set():
+        ender.join(_POLL_S)
+        if signals.again:
             server.hurry()
             ender.join(_END_S)
             return 130
