@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ from typing import Any
 import openai
 
 from tests.end_to_end.commands import Command, environment_mark, marked, started
-from tests.end_to_end.hash_server import until
+
+START_S = 600.0
+"""How long a start may take on a busy machine that downloads, converts and checks a model for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,13 @@ class Served:
 
     def wait_for(self, word: str) -> str:
         """The first line that holds `word`, waited for."""
-        until(lambda: self._found(word) is not None or not self.command.running(), f"a line with {word!r}")
-        line = self._found(word)
-        assert line is not None, f"it ended: {self.lines()[-3:]}, {self.command.errors()[-2000:]}"
-        return line
+        deadline = time.monotonic() + START_S
+        while True:
+            waiting = self.command.running() and time.monotonic() < deadline
+            if (line := self._found(word)) is not None:
+                return line
+            assert waiting, f"no {word!r} in {self.lines()[-3:]}, {self.command.errors()[-2000:]}"
+            time.sleep(0.01)
 
     def _found(self, word: str) -> str | None:
         return next((line for line in self.lines() if word in line), None)

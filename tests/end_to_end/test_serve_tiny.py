@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import openai
 import pytest
 
 from tests.end_to_end.clients import Client, get, post_bytes
-from tests.end_to_end.commands import as_process, listened
+from tests.end_to_end.commands import as_process, environment, listened
 from tests.end_to_end.served import Served, at_once, client_of, served, streamed, whole
 from tests.synthetic.servable import write_servable
 
@@ -25,6 +28,17 @@ COPYING = (
 LONG = json.dumps(
     {"prompt": "on and on", "max_tokens": 480, "ignore_eos": True, "stream": True, "return_token_ids": True}
 ).encode()
+STUCK = """
+import sys, time
+from tensorfold.entrypoints.cli import main, opening, serve
+def load(*given, on_progress, **named):
+    on_progress("stuck")
+    time.sleep(600)
+opening.load_engine = load
+serve._GIVE_UP_S = float(sys.argv[1])
+sys.exit(main(["serve", "tiny", "--port", "0"]))
+"""
+"""A server whose load never comes back, and how long it is waited for once a signal came."""
 SAMPLINGS = ({"temperature": 0}, {"temperature": 0.8, "seed": 7}, {"temperature": 1.2, "top_p": 0.9})
 
 
@@ -139,6 +153,28 @@ def test_an_interrupt_while_the_model_loads_ends_cleanly(tmp_path: Path, line: s
         server.command.interrupt()
         assert server.ended() == 0
         assert server.lines()[-1].startswith("[tensorfold] ended")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("patience", "signals", "code"), [("0.2", 1, 0), ("600", 2, 130)])
+def test_a_load_that_never_comes_back_is_left_where_it_stands(
+    home: Path, patience: str, signals: int, code: int
+) -> None:
+    command = [sys.executable, "-c", STUCK, patience]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=home, env=environment(home), stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            assert process.stdout is not None
+            words = iter(["stuck", "ending: the load is given up"])
+            for word in [next(words) for _ in range(signals)]:
+                while word not in process.stdout.readline():
+                    pass
+                process.send_signal(signal.SIGINT)
+            said, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, errors) == (code, "")
+    assert said.endswith("[tensorfold] ended\n") == (code == 0)
 
 
 @pytest.mark.slow
