@@ -22,7 +22,7 @@ from tests.end_to_end.residue import held
 
 MIB = 1 << 20
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-SILENCE_S = 2.0
+SILENCE_S = 0.5
 """How long a request that is not whole is left without an answer before its client gives up."""
 
 
