@@ -25,9 +25,6 @@ COPYING = (
     "1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4",
     '[{"id": 1, "on": true}, {"id": 2, "on": true}, {"id": 3, "on": true}]',
 )
-LONG = json.dumps(
-    {"prompt": "on and on", "max_tokens": 480, "ignore_eos": True, "stream": True, "return_token_ids": True}
-).encode()
 STUCK = """
 import sys, time
 from tensorfold.entrypoints.cli import main, opening, serve
@@ -40,6 +37,12 @@ sys.exit(main(["serve", "tiny", "--port", "0"]))
 """
 """A server whose load never comes back, and how long it is waited for once a signal came."""
 SAMPLINGS = ({"temperature": 0}, {"temperature": 0.8, "seed": 7}, {"temperature": 1.2, "top_p": 0.9})
+
+
+def rounds(count: int) -> bytes:
+    """A request whose reply takes so many rounds."""
+    fields = {"max_tokens": count, "ignore_eos": True, "draft": False, "stream": True, "return_token_ids": True}
+    return post_bytes("/v1/completions", json.dumps({"prompt": "on and on", **fields}).encode())
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +118,12 @@ def test_an_interrupt_lets_running_replies_end_and_frees_the_port(home: Path) ->
     with served(["serve", "tiny", "--port", "0"], home) as server:
         port = server.port
         reply = Client(port)
-        reply.send(post_bytes("/v1/completions", LONG))
+        reply.send(rounds(150))
         reply.receive_events(2)
         server.command.interrupt()
         answer = reply.answer()
         assert server.ended() == 0
-        assert answer.whole and len(answer.ids) == 480
+        assert answer.whole and len(answer.ids) == 150
         assert not listened(port)
         with socket.create_server(("127.0.0.1", port)):
             pass
@@ -131,9 +134,9 @@ def test_an_interrupt_lets_running_replies_end_and_frees_the_port(home: Path) ->
 def test_a_second_interrupt_ends_the_replies_at_once_and_well(home: Path) -> None:
     with served(["serve", "tiny", "--port", "0", "--parallel", "1"], home) as server:
         replies = [Client(server.port) for _ in range(8)]
-        for reply in replies:
-            reply.send(post_bytes("/v1/completions", LONG))
-        replies[0].receive_events(2)
+        for events, reply in zip((2, *[1] * 7), replies, strict=True):
+            reply.send(rounds(480))
+            reply.receive_events(events)
         server.command.interrupt()
         server.wait_for("a second Ctrl-C")
         server.command.interrupt()
