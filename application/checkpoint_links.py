@@ -1,7 +1,7 @@
 """Where the files of a checkpoint folder may lie once links are followed: one rule for everything that reads one.
 
-Inside the folder, or, for a hub cache's `snapshots/REVISION`, in `blobs` of the same repository. A link to anywhere else
-could make a private file part of a prompt.
+Inside the folder, or, for a hub cache's `snapshots/REVISION`, in `blobs` of the same repository. A link to anywhere
+else could make a private file part of a prompt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def allowed_roots(root: str) -> tuple[str, ...]:
 
 
 def stays_inside(path: str) -> bool:
-    """Whether a file named inside its checkpoint's folder really lies where it may. Raises OSError when it is missing."""
+    """Whether a file named inside a checkpoint's folder really lies where it may. Raises OSError when missing."""
     roots = allowed_roots(os.path.realpath(os.path.dirname(path), strict=True))
     return os.path.realpath(path, strict=True).startswith(roots)
 

@@ -120,8 +120,8 @@ class Scheduler:
                 raise OverloadedError(_SHUTDOWN, retry_after=5)
             if not self._waiting.put(generation.id, generation, background=request.background):
                 raise OverloadedError(
-                    f"All {self._settings.parallel} lanes (--parallel) are busy and {self._settings.queue} requests wait "
-                    "already.",
+                    f"All {self._settings.parallel} lanes (--parallel) are busy and {self._settings.queue} requests "
+                    "wait already.",
                     retry_after=5,
                 )
             self.counters.requests += 1

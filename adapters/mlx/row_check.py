@@ -1,7 +1,7 @@
 """The load check: how wide a window may be, on these weights and this device, before a row's bits change.
 
 A failing probe narrows what is allowed and adds a sentence; it never stops the server. What is left standing becomes
-the model's limits.
+the model's limits. Only weights whose logits are not numbers are refused here, as nothing can be drawn from them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from tensorfold.adapters.mlx.forward import Forward
 from tensorfold.adapters.mlx.row_probes import Reference, RowProbes, chain_of, same_state, tree_forms
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.state import lane_bytes, state_spec
 from tensorfold.domain.windows import Window
@@ -59,7 +62,7 @@ class RowCheck(Generic[A]):
         self._tree: tuple[Reference[A], Window] | None = None
 
     def run(self) -> Allowed:
-        """Probe everything; what no row can be placed for in a short context is left out."""
+        """Probe everything; what no row can be placed for in a short context is left out. Raises RefusedError."""
         allowed, room = self._allowed, self._wanted.context
         allowed.chain = min(allowed.chain, max(1, room // 4))
         allowed.tree = min(allowed.tree, max(1, room // 4))
@@ -85,7 +88,13 @@ class RowCheck(Generic[A]):
         probes, width, room = self._probes, self._allowed.chain, self._wanted.context
         lanes = [probes.prompted(min(PROMPT, room // 2)), probes.filled(min(BLOCK - 6, room // 2))]
         tokens = [probes.steady(width), probes.scattered(width)]
-        return [probes.reference(lane, row) for lane, row in zip(lanes, tokens, strict=True)]
+        references = [probes.reference(lane, row) for lane, row in zip(lanes, tokens, strict=True)]
+        if not all(np.isfinite(reference.logits).all() for reference in references):
+            raise RefusedError(
+                "The weights give logits that are not finite numbers, so no reply can be drawn from them; "
+                "fetch or convert the checkpoint again."
+            )
+        return references
 
     def _chains(self, references: Sequence[Reference[A]]) -> None:
         allowed = self._allowed

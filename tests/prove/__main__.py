@@ -11,6 +11,7 @@ PARTS = {
     "core": [sys.executable, "-m", "tests.prove.core"],
     "parity": [sys.executable, "-m", "tests.adapters.mlx.parity.live"],
     "leaving": [sys.executable, "-m", "tests.prove.leaving"],
+    "hostile": [sys.executable, "-m", "tests.prove.hostile"],
     "verify": [sys.executable, "-m", "tests.prove.verify"],
 }
 

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.adapters.mlx import loader
+from tensorfold.adapters.mlx.backend import MlxBackend
 from tensorfold.adapters.mlx.model import MlxModel
 from tensorfold.adapters.mlx.row_check import Allowed, RowCheck, company, long_lengths
 from tensorfold.adapters.mlx.row_probes import tree_forms
+from tensorfold.application.loading import describe
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families import llama
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import chain
@@ -42,6 +46,22 @@ def test_windows_are_as_wide_as_their_rows_are_exact(width: int, tmp_path: Path)
             model, other, tokens, Sampling()
         )
         assert (model.limits.shares_rounds, model.limits.draft_context) == (True, 0)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_weights_whose_logits_are_not_numbers_are_refused(tmp_path: Path) -> None:
+    folder = SMALL.write(tmp_path / "checkpoint")
+    (weights,) = folder.glob("*.safetensors")
+    data = bytearray(weights.read_bytes())
+    data[-64:] = b"\xff" * 64
+    weights.write_bytes(data)
+    facts = FolderReader().facts(folder)
+    told = describe(facts, "mlx", None)
+    with pytest.raises(RefusedError, match="not finite numbers"):
+        MlxBackend(tmp_path / "cache").load(
+            told.plan, told.bound, facts, name="n", context=64, max_streams=2, on_progress=lambda line: None
+        )
+    assert not list((tmp_path / "cache").rglob("*.json"))
 
 
 def test_trees_are_narrowed_apart_from_chains(tmp_path: Path) -> None:
