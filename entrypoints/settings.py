@@ -17,6 +17,7 @@ from tensorfold.application.settings import EngineSettings, HttpSettings, ModelS
 ENGINE, HTTP, SAMPLING = EngineSettings(), HttpSettings(), SamplingDefaults()
 MOST_PARALLEL = 64
 MOST_QUEUE = 256
+MOST_ID = 256
 AUTO_BACKEND = "mlx"
 """What `--backend auto` is, on every platform until there is a CUDA backend."""
 
@@ -53,22 +54,23 @@ def integer(least: int, most: int) -> Callable[[str], int]:
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not an integer from {least} to {most}") from None
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{value} is outside {least} to {most}")
+            raise argparse.ArgumentTypeError(f"{value} is not from {least} to {most}")
         return value
 
     return read
 
 
 def number(least: float, most: float, *, open_least: bool = False) -> Callable[[str], float]:
-    """An argparse type: a finite number from `least` to `most`."""
+    """An argparse type: a finite number from `least`, which `open_least` leaves out, to `most`."""
+    limits = f"above {least:g} and at most {most:g}" if open_least else f"from {least:g} to {most:g}"
 
     def read(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least:g} to {most:g}") from None
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number {limits}") from None
         if not math.isfinite(value) or not least <= value <= most or (open_least and value == least):
-            raise argparse.ArgumentTypeError(f"{text} is outside {least:g} to {most:g}")
+            raise argparse.ArgumentTypeError(f"{text} is not {limits}")
         return value
 
     return read
@@ -85,8 +87,8 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
     return RunSettings(
         model=ModelSettings(
             model=flags.model,
-            name=getattr(flags, "name", "") or "",
-            aliases=tuple(getattr(flags, "alias", ()) or ()),
+            name=model_id("--name", given) if (given := getattr(flags, "name", "")) else "",
+            aliases=tuple(model_id("--alias", given) for given in getattr(flags, "alias", None) or ()),
             backend=flags.backend,
             context=flags.context,
             thinking=getattr(flags, "thinking", True),
@@ -112,6 +114,13 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
         ),
         cache=cache_folder(environment),
     )
+
+
+def model_id(flag: str, text: str) -> str:
+    """An id that clients can send and a line of a log can show. Raises RefusedError."""
+    if not text.strip() or not text.isprintable() or len(text) > MOST_ID:
+        raise RefusedError(f"{flag} holds a model id that is not 1 to {MOST_ID} printable characters, not all spaces.")
+    return text
 
 
 def api_keys(given: Sequence[str], listed: str) -> tuple[tuple[str, str], ...]:

@@ -100,9 +100,21 @@ def loading_line(checked: Checked, chosen: bool) -> str:
     """The first line of the startup report."""
     plan = checked.described.plan
     why = "chosen by --backend" if chosen else "the only backend of this version"
-    gib = checked.facts.weight_bytes / 2**30
-    what = f"{plan.family} ({plan.model_type}), {gib:.2f} GiB of weights"
+    size = checked.facts.weight_bytes
+    weights = f"{size / 2**30:.2f} GiB" if size >= 2**30 // 10 else f"{size / 2**20:.1f} MiB"
+    what = f"{plan.family} ({plan.model_type}), {weights} of weights"
     return f"loading {checked.name}: {what}, backend {checked.backend} ({why})"
+
+
+def sampling_words(defaults: SamplingDefaults) -> str:
+    """How replies are sampled when a request says nothing."""
+    if defaults.temperature <= 0:
+        return "greedy"
+    words = [f"temperature {defaults.temperature:g}"]
+    words += [f"top-p {defaults.top_p:g}"] if defaults.top_p < 1 else []
+    words += [f"top-k {defaults.top_k}"] if defaults.top_k > 0 else []
+    words += [f"min-p {defaults.min_p:g}"] if defaults.min_p > 0 else []
+    return ", ".join(words)
 
 
 def report_lines(checked: Checked, scheduler: Scheduler, drafts: bool = True) -> list[str]:

@@ -5,34 +5,58 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from tensorfold import __version__
 from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, integer, number, parallel
 
 _COMMANDS = ("serve", "verify")
+_ENVIRONMENT = (
+    "Environment: TENSORFOLD_API_KEY holds keys, separated by commas; TENSORFOLD_SEED_SALT is an integer mixed into "
+    "the seed of requests without one; XDG_CACHE_HOME (~/.cache) is where converted models and load checks are kept."
+)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The chosen command's flags; `run` is its function. `MODEL ...` alone means `serve MODEL ...`."""
-    words = list(arguments)
-    if words and words[0] not in _COMMANDS and _names_a_model(words[0]):
+    words, parser = list(arguments), build()
+    if words and words[0] not in _COMMANDS and not words[0].startswith("-"):
+        if not _names_a_model(words[0]):
+            commands = ", ".join(_COMMANDS)
+            parser.error(f"{words[0]!r} is neither a command ({commands}) nor a folder here nor demo or demo@4bit")
         words.insert(0, "serve")
-    return build().parse_args(words)
+    return parser.parse_args(words)
 
 
 def _names_a_model(word: str) -> bool:
-    return not word.startswith("-") and (word.split("@")[0] == "demo" or word.count("/") >= 1 or Path(word).is_dir())
+    return word.split("@")[0] == "demo" or "/" in word or Path(word).is_dir()
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes no abbreviated flags, which a later flag could make ambiguous, and refuses in one line."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **named})
+
+    def error(self, message: str) -> NoReturn:
+        """Say what cannot be read and exit with 2."""
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what there is.\n")
 
 
 def build() -> argparse.ArgumentParser:
     """The whole parser."""
-    parser = argparse.ArgumentParser(
-        prog="tensorfold", description="An exact LLM server: nothing that only changes speed ever changes a token."
+    parser = _Parser(
+        prog="tensorfold",
+        description="An exact LLM server: nothing that only changes speed ever changes a token.",
+        epilog="`tensorfold MODEL` is short for `tensorfold serve MODEL` when MODEL is demo, demo@4bit or a folder.",
     )
     parser.add_argument("--version", action="version", version=f"tensorfold {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _serve(commands.add_parser("serve", help="serve a model over an OpenAI-compatible API"))
-    _verify(commands.add_parser("verify", help="prove on this machine that nothing fast changes a token"))
+    for name, fill, what in (
+        ("serve", _serve, "serve a model over an OpenAI-compatible API"),
+        ("verify", _verify, "prove on this machine that nothing fast changes a token"),
+    ):
+        fill(commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.", epilog=_ENVIRONMENT))
     return parser
 
 

@@ -24,7 +24,15 @@ from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.entrypoints.cli.lines import dump_stacks, put, say, warn
-from tensorfold.entrypoints.cli.opening import Checked, check, loading_line, report_lines, sampling_defaults, schedule
+from tensorfold.entrypoints.cli.opening import (
+    Checked,
+    check,
+    loading_line,
+    report_lines,
+    sampling_defaults,
+    sampling_words,
+    schedule,
+)
 from tensorfold.entrypoints.cli.signals import EndAskedError, Signals
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.http.access_log import AccessRecord
@@ -187,12 +195,8 @@ def _report(
         say(line)
     keys = len(settings.http.keys)
     say(f"keys: {keys} API key{'s' if keys != 1 else ''}" if keys else "keys: none, the server is open")
-    sampling = (
-        "greedy" if defaults.temperature <= 0 else f"temperature {defaults.temperature:g}, top-p {defaults.top_p:g}"
-    )
-    say(
-        f"serving {checked.name} on {server.url} ({sampling} unless a request says otherwise; ready in {seconds:.1f} s)"
-    )
+    sampling = f"{sampling_words(defaults)} unless a request says otherwise"
+    say(f"serving {checked.name} on {server.url} ({sampling}; ready in {seconds:.1f} s)")
     say("try it, with one of the keys in place of KEY:" if keys else "try it:")
     put(_curl(server.url, checked.name, keyed=keys > 0))
 

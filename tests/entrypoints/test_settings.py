@@ -60,8 +60,8 @@ def test_the_queue_grows_with_the_streams_to_its_most() -> None:
         ("--parallel", "none", "1 to 64"),
         ("--port", "65536", "0 to 65535"),
         ("--context", "-1", "0 to 2147483648"),
-        ("--top-p", "0", "0 to 1"),
-        ("--top-p", "nan", "0 to 1"),
+        ("--top-p", "0", "above 0 and at most 1"),
+        ("--top-p", "nan", "above 0 and at most 1"),
         ("--temperature", "inf", "0 to 100"),
         ("--temperature", "warm", "0 to 100"),
         ("--max-tokens", "1.5", "1 to 2147483648"),
@@ -75,6 +75,34 @@ def test_a_value_outside_its_limits_is_refused_by_flag_value_and_limit(
     told = capsys.readouterr().err
     assert ended.value.code == 2
     assert flag in told and value in told and limit in told
+    assert told.count("\n") == 1 and "tensorfold serve --help" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "the following arguments are required: COMMAND; "),
+        (["serve"], "the following arguments are required: MODEL; "),
+        (["nowhere"], "'nowhere' is neither a command (serve, verify) nor a folder here nor demo or demo@4bit; "),
+        (["serve", "demo", "--unheard-of"], "unrecognized arguments: --unheard-of; "),
+        (["serve", "demo", "--max", "5"], "unrecognized arguments: --max"),
+    ],
+)
+def test_words_that_make_no_command_are_refused_in_one_line(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(words)
+    errors = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert told in errors and errors.count("\n") == 1 and "--help` shows" in errors
+
+
+@pytest.mark.parametrize("flag", ["--name", "--alias"])
+@pytest.mark.parametrize("text", [" ", "two\nlines", "x" * 257])
+def test_a_model_id_that_no_line_can_show_is_refused_by_its_flag(flag: str, text: str) -> None:
+    with pytest.raises(RefusedError, match=f"{flag} holds a model id that is not 1 to 256"):
+        settings_of("serve", "demo", flag, text)
 
 
 def test_keys_come_from_flags_and_environment_under_labels_that_hold_none_of_them() -> None:
