@@ -52,7 +52,7 @@ def derive_seed(ids: Iterable[int], salt: int = 0) -> int:
     SHA-256 over the ids in decimal joined by commas, `|` and the salt; its first 8 bytes, little-endian, top bit clear.
     """
     text = ",".join(map(str, ids)) + f"|{salt}"
-    return int.from_bytes(hashlib.sha256(text.encode("ascii")).digest()[:8], "little") & (2**63 - 1)
+    return int.from_bytes(hashlib.sha256(text.encode("ascii")).digest(), "little") & (2**63 - 1)
 
 
 def noise(seed: int, position: int, ids: Ids) -> Floats:
@@ -190,9 +190,10 @@ def _nucleus(energy: Floats, least: float, top_p: float) -> tuple[int, float]:
         total = int(weights(energy, least).sum())
         needed = weight_needed(top_p, total)
         # All candidates of weight at most `spare` together cannot hold more than the nucleus leaves out, so the cut
-        # lies among the others; a weight of 0 never reaches the cut.
+        # lies among the others; a weight of 0 never reaches the cut. The likeliest candidate is always among the
+        # others: its share of the spare weight is far more than rounding could move.
         spare = max((total - needed) // len(energy), 0.5)
-        energy = energy[energy <= least + math.log(_FULL_WEIGHT / spare) + 1e-9]
+        energy = energy[energy <= least + math.log(_FULL_WEIGHT / spare)]
         energy.sort()
         reached = np.cumsum(weights(energy, least))
     else:

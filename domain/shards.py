@@ -20,7 +20,8 @@ from tensorfold.domain.sampling import Sampling, above_min_p, best, draw, energi
 class ShardCandidates:
     """The best candidates of one part of a row: `logits` and `ids` [n], in the order of the draw.
 
-    `total` is the integer weight of the whole part. `complete`: nothing that was left out can be drawn.
+    `total` is the integer weight of the whole part, 0 where no nucleus is cut by it. `complete`: nothing that was left
+    out can be drawn.
     """
 
     logits: NDArray[np.float32]
@@ -39,11 +40,12 @@ def shard_candidates(
     """
     energy, _ = energies(logits, sampling.temperature)
     _, least = energies(np.array([top], dtype=np.float32), sampling.temperature)
-    if sampling.top_k > 0 or _cuts_nucleus(sampling, least):
+    cuts_nucleus = _cuts_nucleus(sampling, least)
+    if sampling.top_k > 0 or cuts_nucleus:
         count = min(sampling.top_k if sampling.top_k > 0 else most, len(energy))
         kept = best(energy, ids, count)
         kept = kept[np.lexsort((ids[kept], energy[kept]))]
-        total = 0 if sampling.top_k > 0 else int(weights(energy, least).sum())
+        total = int(weights(energy, least).sum()) if cuts_nucleus else 0
         return ShardCandidates(logits[kept], ids[kept], total, complete=count == len(energy))
     if sampling.greedy or math.isinf(least):
         kept = np.flatnonzero(ids == draw(logits, position, sampling, ids))
@@ -59,7 +61,7 @@ def draw_shards(shards: Sequence[ShardCandidates], position: int, sampling: Samp
     logits = np.concatenate([s.logits for s in shards])
     ids = np.concatenate([s.ids for s in shards])
     energy, least = energies(logits, sampling.temperature)
-    if sampling.top_k > 0 or not _cuts_nucleus(sampling, least):
+    if not _cuts_nucleus(sampling, least):
         return draw(logits, position, sampling, ids)
     order = np.lexsort((ids, energy))
     needed = weight_needed(sampling.top_p, sum(s.total for s in shards))
@@ -72,10 +74,12 @@ def draw_shards(shards: Sequence[ShardCandidates], position: int, sampling: Samp
 
 
 def _cuts_nucleus(sampling: Sampling, least: float) -> bool:
-    return not sampling.greedy and 0.0 < sampling.top_p < 1.0 and not math.isinf(least)
+    """Whether a nucleus is cut among all candidates; behind a top-k it is cut in the union of what was sent."""
+    tempered = sampling.top_k <= 0 and not sampling.greedy and not math.isinf(least)
+    return tempered and 0.0 < sampling.top_p < 1.0
 
 
 def _last(shard: ShardCandidates, sampling: Sampling) -> tuple[float, int]:
     """Where in the order of candidates the part's knowledge ends."""
-    energy, _ = energies(shard.logits[-1:], sampling.temperature)
-    return float(energy[0]), int(shard.ids[-1])
+    _, energy = energies(shard.logits[-1:], sampling.temperature)
+    return energy, int(shard.ids[-1])

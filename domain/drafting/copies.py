@@ -54,7 +54,7 @@ class CopySource:
         self._index = CopyIndex(enter=self._settings.enter_match)
         self._offer: _Offer | None = None
         self._drafts = self._settings.base_drafts
-        self._distance = 0
+        self._distance: int | None = None
         self._missed = 0
         self._silent = 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import cycle, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -51,11 +52,12 @@ class CopyIndex:
         self._walk = walk
         self._reach = reach
         self._length = 0
-        self._hash = 0
         self._leaving = pow(_FACTOR, enter, _MASK + 1)
         self._heads: dict[int, int] = {}
-        # `_links[end]` is the newest earlier end of the same run of ids; 0 for none, as ends begin at `enter`.
-        self._links = array("i")
+        # Set by the first read. `_links[end]` is the newest earlier end of the same run of ids; 0 for none, as ends
+        # begin at `enter`. `_hash` is that of the last run.
+        self._links: array[int]
+        self._hash: int
         self._live: list[Match] = []
 
     def __len__(self) -> int:
@@ -68,10 +70,10 @@ class CopyIndex:
         Raises ValueError when `tokens` is shorter than what was read.
         """
         start, stop = self._length, len(tokens)
-        if stop == start:
-            return
         if stop < start:
             raise ValueError(f"a copy index that read {start} ids was given {stop}")
+        if stop == start:
+            return
         if start == 0:
             self._build(tokens)
         else:
@@ -133,7 +135,7 @@ class CopyIndex:
             last = tokens[start]
             self._live = [Match(k + 1, d) for k, d in self._live if tokens[start - d] == last]
         else:
-            fresh = tokens[start:stop]
+            fresh = tokens[start:]
             self._live = [Match(k + added, d) for k, d in self._live if tokens[start - d : stop - d] == fresh]
 
     def _search(self, tokens: Sequence[int], stop: int) -> list[Match]:
@@ -158,12 +160,12 @@ def continuation(tokens: Sequence[int], distance: int, count: int) -> tuple[int,
     A copy that reaches the end goes on in what it has copied, so a repeating text is continued at any width.
     """
     start = len(tokens) - distance
-    return (tuple(tokens[start : start + count]) * (count // distance + 1))[:count]
+    return tuple(islice(cycle(tokens[start : start + count]), count))
 
 
 def _shared_suffix(tokens: Sequence[int], end: int, stop: int, enter: int, most: int) -> int:
     """How many ids before `end` equal those before `stop`, at most `most`; 0 when fewer than `enter` do."""
-    if tokens[end - enter : end] != tokens[stop - enter : stop]:
+    if tokens[end - enter : end] != tokens[stop - enter :]:
         return 0
     length = enter
     # Most places differ at once, so the first ids are compared singly and only then block by block.

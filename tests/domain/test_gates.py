@@ -144,7 +144,7 @@ PIECES = st.lists(st.binary(max_size=4).map(lambda b: bytes(x % 2 + 97 for x in 
 STOPS = st.lists(st.binary(min_size=1, max_size=6).map(lambda b: bytes(x % 2 + 97 for x in b)), max_size=4)
 
 
-@settings(derandomize=True, deadline=None, max_examples=600)
+@settings(derandomize=True, deadline=None, max_examples=250)
 @given(PIECES, STOPS, st.integers(0, 12))
 @example([b"ab", b"aab"], [b"aab", b"abaab", b"b"], 1)
 def test_any_text_and_stops_match_as_a_plain_search_does(
@@ -158,7 +158,7 @@ def test_any_text_and_stops_match_as_a_plain_search_does(
     assert found == (None if expected is None else (expected[0] - seen, expected[1]))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(PIECES, STOPS)
 def test_what_is_held_back_is_the_longest_suffix_that_begins_a_stop(pieces: list[bytes], stops: list[bytes]) -> None:
     matcher, state, text = StopMatcher(stops), 0, b""

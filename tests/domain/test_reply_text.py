@@ -103,7 +103,7 @@ PIECES = st.lists(st.lists(BYTES, max_size=4).map(bytes), max_size=16)
 STOPS = st.lists(st.lists(BYTES, min_size=1, max_size=4).map(bytes), max_size=3)
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=250)
 @given(PIECES, STOPS, st.lists(st.integers(0, 16), max_size=6))
 @example([b"\xed", b"\xa0", b"\x80"], [], [1])
 @example([b"\xf0\x9f", b"a"], [b"\x9fa"], [1])
@@ -116,7 +116,7 @@ def test_any_grouping_of_ids_gives_the_decoded_bytes_before_the_stop(
     assert "".join(parts) + text.finish() == cut(pieces, stops).decode("utf-8", "replace")
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(PIECES, STOPS)
 def test_what_is_shown_is_never_taken_back(pieces: list[bytes], stops: list[bytes]) -> None:
     text, shown = ReplyText(TokenBytes(pieces), stops), ""

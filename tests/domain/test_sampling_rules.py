@@ -23,7 +23,7 @@ SAMPLINGS = st.builds(
     top_p=st.one_of(st.sampled_from([0.0, 1e-300, 0.05, 0.5, 0.9, 0.95, 1 - 2**-53, 1.0]), st.floats(0, 1)),
     min_p=st.one_of(st.sampled_from([0.0, 1e-300, 0.05, 0.5, 1.0]), st.floats(0, 1)),
 )
-FEW = settings(derandomize=True, deadline=None, max_examples=400)
+FEW = settings(derandomize=True, deadline=None, max_examples=100)
 
 
 def row_of(values: list[float]) -> np.ndarray:
@@ -146,6 +146,21 @@ def test_a_long_nucleus_reaches_down_to_the_last_candidate_that_weighs_anything(
     assert len(kept) == 1501
     for position in range(3):
         assert draw(row, position, sampling) == reference.draw(row.tolist(), position, sampling)
+
+
+@pytest.mark.parametrize("top_p", [1e-9, 0.5])
+def test_a_long_row_of_equals_has_a_nucleus_however_large_its_logits(top_p: float) -> None:
+    row = np.full(1030, 1e8, dtype=np.float32)
+    sampling = Sampling(4, 1.0, 0, top_p)
+    for position in range(3):
+        assert draw(row, position, sampling) == reference.draw(row.tolist(), position, sampling)
+
+
+def test_a_candidate_that_weighs_nothing_can_be_drawn_where_no_nucleus_is_cut() -> None:
+    row, seed = row_of([0.0, -30.0]), 11060275429047018169  # the seed that gives id 1 the highest noise there is
+    assert noise(seed, 0, np.arange(2)).tolist() == pytest.approx([2.2349163, 53 * math.log(2)])
+    assert draw(row, 0, Sampling(seed, 1.0)) == 1
+    assert draw(row, 0, Sampling(seed, 1.0, 0, 1 - 2**-53)) == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50, 700, 2999])

@@ -30,7 +30,7 @@ def split(
     ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=600)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(WILD_ROWS, SAMPLINGS, st.integers(2, 8), st.integers(0, 9999), st.integers(1, 12), st.booleans())
 @example([math.nan] * 8, Sampling(temperature=1.0, top_p=0.5), 8, 0, 1, False)
 def test_a_split_row_draws_as_a_whole_one_or_asks_for_more(
@@ -78,14 +78,32 @@ def test_a_nucleus_that_ends_in_a_tie_with_the_last_one_sent_is_decided_by_id() 
 
 
 @pytest.mark.parametrize(
-    ("sampling", "sent"),
-    [(Sampling(), 1), (Sampling(1, 1.0, 3, 0.9), 3), (Sampling(1, 1.0, 0, 0.9), 5), (Sampling(1, 1.0), 1)],
+    ("sampling", "sent", "complete"),
+    [
+        (Sampling(), 1, True),
+        (Sampling(top_p=0.9), 1, True),
+        (Sampling(1, 1.0), 1, True),
+        (Sampling(1, 1.0, 1), 1, False),
+        (Sampling(1, 1.0, 1, 0.9), 1, False),
+        (Sampling(1, 1.0, 3, 0.9), 3, False),
+        (Sampling(1, 1.0, 10), 10, True),
+        (Sampling(1, 1.0, 0, 0.9), 5, False),
+    ],
 )
-def test_a_part_sends_no_more_than_the_settings_need(sampling: Sampling, sent: int) -> None:
+def test_a_part_sends_no_more_than_the_settings_need(sampling: Sampling, sent: int, complete: bool) -> None:
     row = np.arange(20).astype(np.float32)
-    assert [len(s.ids) for s in split(row, 2, sampling, 0, 5)] == [sent, sent]
-    for shard in split(row, 2, sampling, 0, 5):
+    shards = split(row, 2, sampling, 0, 5)
+    assert [(len(s.ids), s.complete) for s in shards] == [(sent, complete)] * 2
+    for shard in shards:
         assert shard.logits.tolist() == sorted(shard.logits.tolist(), reverse=True)
+
+
+def test_a_part_is_weighed_where_a_nucleus_is_cut_by_it_and_nowhere_else() -> None:
+    row = np.log(np.array([1.0, 0.5, 0.25, 0.25], dtype=np.float32))
+    totals = [s.total for s in split(row, 2, Sampling(1, 1.0, 0, 0.9), 0, 1)]
+    assert totals == pytest.approx([1.5 * 2**40, 0.5 * 2**40], rel=1e-6)
+    for sampling in (Sampling(), Sampling(1, 1.0), Sampling(1, 1.0, 1, 0.9), Sampling(1, 1.0, 2, 0.9)):
+        assert [s.total for s in split(row, 2, sampling, 0, 1)] == [0, 0]
 
 
 @pytest.mark.parametrize("top_k", [0, 1, 2])

@@ -153,7 +153,7 @@ REQUESTS = st.builds(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=120)
 @given(REQUESTS, st.integers(0, 2**32))
 def test_a_drafted_reply_equals_the_serial_reply(request: Request, seed: int) -> None:
     reply, finish, stop, _, _ = run(request, serial)

@@ -1,14 +1,17 @@
 """Makes mutants of a module: one small fault each, in every function, by rewriting its syntax tree.
 
 Kinds: a comparison turned, an operator exchanged, a number or truth value moved by one, a boundary shifted, a condition
-negated, a statement dropped. Docstrings, annotations and `__slots__` are left alone: they change nothing that runs.
+negated, a sign or a `not` lost, a statement dropped; of a function that offers none of these, the returned value lost.
+Defaults of arguments and of the fields of classes count as numbers of theirs. Left alone: docstrings, annotations, the
+messages of errors, `__slots__`, decorators, and what stands outside of functions and classes.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 _COMPARE: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -37,7 +40,9 @@ _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.RShift: ast.LShift,
     ast.Pow: ast.Mult,
 }
-_UNTYPED = (ast.AnnAssign,)
+_LONGEST = 90
+_Owner = ast.FunctionDef | ast.ClassDef
+_Edit = Callable[[ast.AST, ast.AST], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +57,40 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """How a survivor is named in the list of reasons: stable while the line's text stays."""
+        """How a survivor is named in the list of reasons: stable while the changed expression stays as it is."""
         return f"{self.module}:{self.function}: {self.change}"
 
 
 def mutants(module: str, source: str) -> Iterator[Mutant]:
-    """Every mutant of every function of a module."""
+    """Every mutant of every function of a module; no two have the same name."""
     tree = ast.parse(source)
-    for function, node in _functions(tree):
-        for index in range(len(list(_places(node)))):
-            yield from _at(module, tree, function, index)
+    for function, owner in _owners(tree):
+        places = _places(owner)
+        found = [(at, number) for at, (node, _) in enumerate(places) for number in range(len(_edits(node)))]
+        lost = [] if found or isinstance(owner, ast.ClassDef) else _results(places)
+        named: Counter[str] = Counter()
+        for at, number in found or [(at, 0) for at in lost]:
+            mutated = copy.deepcopy(tree)
+            node, parent = _places(dict(_owners(mutated))[function])[at]
+            edit = _lose_result if lost else _edits(node)[number]
+            change = _told(node, parent, edit)
+            named[change] += 1
+            if named[change] > 1:
+                change += f" ({named[change]})"
+            line = getattr(node, "lineno", owner.lineno)
+            yield Mutant(module, function, line, change, ast.unparse(ast.fix_missing_locations(mutated)))
 
 
 def functions(source: str) -> list[str]:
     """Names of every function of a module, methods as `Class.method`."""
-    return [name for name, _ in _functions(ast.parse(source))]
+    return [name for name, owner in _owners(ast.parse(source)) if isinstance(owner, ast.FunctionDef)]
 
 
-def _functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+def _owners(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, _Owner]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
-            yield from _functions(node, f"{prefix}{node.name}.")
+            yield f"{prefix}{node.name}", node
+            yield from _owners(node, f"{prefix}{node.name}.")
         elif isinstance(node, ast.FunctionDef) and not _is_protocol_stub(node):
             yield f"{prefix}{node.name}", node
 
@@ -82,159 +100,146 @@ def _is_protocol_stub(node: ast.FunctionDef) -> bool:
     return all(isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in body)
 
 
-def _is_docstring(node: ast.stmt) -> bool:
+def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _places(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """Nodes of a function's body that may be changed, in a fixed order."""
-    for statement in function.body:
-        if not _is_docstring(statement):
-            yield from _walk(statement)
+def _places(owner: _Owner) -> list[tuple[ast.AST, ast.AST]]:
+    """Nodes that may be changed, each with its parent, in a fixed order."""
+    if isinstance(owner, ast.ClassDef):
+        fields = [s for s in owner.body if isinstance(s, ast.AnnAssign) and s.value is not None]
+        return [place for field in fields for place in _below(field)]
+    return [*_below(owner.args), *(place for statement in owner.body for place in _walk(statement, owner))]
 
 
-def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
+def _walk(node: ast.AST, parent: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    if not _is_docstring(node):
+        yield node, parent
+        yield from _below(node)
+
+
+def _below(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "type_comment") or (field == "exc" and isinstance(node, ast.Raise)):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not (isinstance(child, ast.stmt) and _is_docstring(child)):
-                yield from _walk(child)
+            if isinstance(child, ast.AST):
+                yield from _walk(child, node)
 
 
-def _find(tree: ast.Module, function: str) -> ast.FunctionDef:
-    return next(node for name, node in _functions(tree) if name == function)
+def _results(places: list[tuple[ast.AST, ast.AST]]) -> list[int]:
+    return [at for at, (node, _) in enumerate(places) if isinstance(node, ast.Return) and node.value is not None]
 
 
-def _at(module: str, tree: ast.Module, function: str, index: int) -> Iterator[Mutant]:
-    """Every change of one place."""
-    original = list(_places(_find(tree, function)))[index]
-    for number in range(len(_changes(original))):
-        clone = copy.deepcopy(tree)
-        owner = _find(clone, function)
-        place = list(_places(owner))[index]
-        line = getattr(place, "lineno", owner.lineno)
-        before = ast.unparse(place)
-        after = _changes(place)[number](clone)
-        if after is None:
-            continue
-        text = f"{_short(before)} -> {_short(after)}"
-        yield Mutant(module, function, line, text, ast.unparse(ast.fix_missing_locations(clone)))
+def _edits(node: ast.AST) -> list[_Edit]:
+    """The changes that make sense for one node."""
+    made: list[_Edit] = []
+    if isinstance(node, ast.Compare):
+        made += [_turn(i, other) for i, op in enumerate(node.ops) for other in _COMPARE[type(op)]]
+    if isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in _OPERATORS:
+        made.append(_exchange)
+    if isinstance(node, ast.BoolOp):
+        made.append(_and_or)
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        made.append(_flip)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        made += [_move(step) for step in (1, -1)]
+    if isinstance(node, ast.If | ast.While | ast.IfExp) and not _turns_around(node.test):
+        made.append(_negate)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
+        made.append(_lose_sign)
+    if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Continue | ast.Break):
+        made.append(_drop)
+    if isinstance(node, ast.Slice):
+        made += [_shift(side) for side in ("lower", "upper") if getattr(node, side) is not None]
+    return made
+
+
+def _turns_around(test: ast.expr) -> bool:
+    """Whether one of the other changes negates a condition already."""
+    return (isinstance(test, ast.Compare) and len(test.ops) == 1) or (
+        isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    )
+
+
+def _told(node: ast.AST, parent: ast.AST, edit: _Edit) -> str:
+    """Apply a change; what stood there before and what stands there now."""
+    shown: list[ast.AST] = [node]
+    if isinstance(node, ast.If | ast.While | ast.IfExp):
+        shown = [node.test]
+    elif isinstance(node, ast.Constant | ast.Slice):
+        shown = [node, parent]  # a number says little without what it stands in
+    before = [_short(ast.unparse(place)) for place in shown]
+    edit(node, parent)
+    if edit is _drop:
+        return f"{before[0]} -> dropped"
+    if isinstance(node, ast.UnaryOp):
+        return f"{before[0]} -> {_short(ast.unparse(node.operand))}"
+    if isinstance(node, ast.If | ast.While | ast.IfExp):
+        shown = [node.test]
+    after = [_short(ast.unparse(place)) for place in shown]
+    at = -1 if before[-1] != after[-1] else 0
+    return f"{before[at]} -> {after[at]}"
 
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= 70 else line[:67] + "..."
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
-def _changes(node: ast.AST) -> list[_Change]:
-    """The changes that make sense for one node; each applies itself and says what stands there afterwards."""
-    made: list[_Change] = []
-    if isinstance(node, ast.Compare):
-        made += [_Compare(node, i, other) for i, op in enumerate(node.ops) for other in _COMPARE[type(op)]]
-    if isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in _OPERATORS:
-        made.append(_Operator(node))
-    if isinstance(node, ast.BoolOp):
-        made.append(_AndOr(node))
-    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-        made += [_Number(node, step) for step in ((1,) if isinstance(node.value, bool) else (1, -1))]
-    if isinstance(node, ast.If | ast.While | ast.IfExp):
-        made.append(_Negate(node))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
-        made.append(_Sign(node))
-    if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Continue | ast.Break):
-        made.append(_Drop(node))
-    if isinstance(node, ast.Slice):
-        made += [_Boundary(node, side) for side in ("lower", "upper") if getattr(node, side) is not None]
-    return made
+def _turn(index: int, other: type[ast.cmpop]) -> _Edit:
+    def edit(node: ast.AST, parent: ast.AST) -> None:
+        node.ops[index] = other()  # type: ignore[attr-defined]
+
+    return edit
 
 
-class _Change:
-    def __call__(self, tree: ast.Module) -> str | None:
-        raise NotImplementedError
+def _exchange(node: ast.AST, parent: ast.AST) -> None:
+    assert isinstance(node, ast.BinOp | ast.AugAssign)
+    node.op = _OPERATORS[type(node.op)]()
 
 
-class _Compare(_Change):
-    def __init__(self, node: ast.Compare, index: int, other: type[ast.cmpop]) -> None:
-        self.node, self.index, self.other = node, index, other
-
-    def __call__(self, tree: ast.Module) -> str:
-        self.node.ops[self.index] = self.other()
-        return ast.unparse(self.node)
+def _and_or(node: ast.AST, parent: ast.AST) -> None:
+    assert isinstance(node, ast.BoolOp)
+    node.op = ast.Or() if isinstance(node.op, ast.And) else ast.And()
 
 
-class _Operator(_Change):
-    def __init__(self, node: ast.BinOp | ast.AugAssign) -> None:
-        self.node = node
-
-    def __call__(self, tree: ast.Module) -> str:
-        self.node.op = _OPERATORS[type(self.node.op)]()
-        return ast.unparse(self.node)
+def _flip(node: ast.AST, parent: ast.AST) -> None:
+    assert isinstance(node, ast.Constant)
+    node.value = not node.value
 
 
-class _AndOr(_Change):
-    def __init__(self, node: ast.BoolOp) -> None:
-        self.node = node
+def _move(step: int) -> _Edit:
+    def edit(node: ast.AST, parent: ast.AST) -> None:
+        node.value += step  # type: ignore[attr-defined]
 
-    def __call__(self, tree: ast.Module) -> str:
-        self.node.op = ast.Or() if isinstance(self.node.op, ast.And) else ast.And()
-        return ast.unparse(self.node)
+    return edit
 
 
-class _Number(_Change):
-    def __init__(self, node: ast.Constant, step: int) -> None:
-        self.node, self.step = node, step
-
-    def __call__(self, tree: ast.Module) -> str:
-        value = self.node.value
-        self.node.value = not value if isinstance(value, bool) else value + self.step  # type: ignore[operator]
-        return ast.unparse(self.node)
+def _negate(node: ast.AST, parent: ast.AST) -> None:
+    assert isinstance(node, ast.If | ast.While | ast.IfExp)
+    node.test = ast.UnaryOp(ast.Not(), node.test)
 
 
-class _Negate(_Change):
-    def __init__(self, node: ast.If | ast.While | ast.IfExp) -> None:
-        self.node = node
-
-    def __call__(self, tree: ast.Module) -> str:
-        self.node.test = ast.UnaryOp(ast.Not(), self.node.test)
-        return f"if {ast.unparse(self.node.test)}"
+def _lose_sign(node: ast.AST, parent: ast.AST) -> None:
+    assert isinstance(node, ast.UnaryOp)
+    _replace(parent, node, node.operand)
 
 
-class _Sign(_Change):
-    def __init__(self, node: ast.UnaryOp) -> None:
-        self.node = node
-
-    def __call__(self, tree: ast.Module) -> str | None:
-        parent = next((p for p in ast.walk(tree) for c in ast.iter_child_nodes(p) if c is self.node), None)
-        if parent is None:
-            return None
-        _replace(parent, self.node, self.node.operand)
-        return ast.unparse(self.node.operand)
+def _drop(node: ast.AST, parent: ast.AST) -> None:
+    _replace(parent, node, ast.Pass())
 
 
-class _Drop(_Change):
-    def __init__(self, node: ast.stmt) -> None:
-        self.node = node
-
-    def __call__(self, tree: ast.Module) -> str | None:
-        for parent in ast.walk(tree):
-            for field in ("body", "orelse", "finalbody"):
-                block = getattr(parent, field, None)
-                if isinstance(block, list) and any(s is self.node for s in block):
-                    block[next(i for i, s in enumerate(block) if s is self.node)] = ast.Pass()
-                    return "dropped"
-        return None
+def _lose_result(node: ast.AST, parent: ast.AST) -> None:
+    assert isinstance(node, ast.Return)
+    node.value = ast.Constant(None)
 
 
-class _Boundary(_Change):
-    def __init__(self, node: ast.Slice, side: str) -> None:
-        self.node, self.side = node, side
+def _shift(side: str) -> _Edit:
+    def edit(node: ast.AST, parent: ast.AST) -> None:
+        setattr(node, side, ast.BinOp(getattr(node, side), ast.Add(), ast.Constant(1)))
 
-    def __call__(self, tree: ast.Module) -> str:
-        bound = getattr(self.node, self.side)
-        setattr(self.node, self.side, ast.BinOp(bound, ast.Add(), ast.Constant(1)))
-        return ast.unparse(self.node)
+    return edit
 
 
 def _replace(parent: ast.AST, old: ast.AST, new: ast.AST) -> None:
@@ -242,6 +247,4 @@ def _replace(parent: ast.AST, old: ast.AST, new: ast.AST) -> None:
         if value is old:
             setattr(parent, field, new)
         elif isinstance(value, list):
-            for i, item in enumerate(value):
-                if item is old:
-                    value[i] = new
+            value[:] = [new if item is old else item for item in value]

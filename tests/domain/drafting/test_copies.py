@@ -251,7 +251,7 @@ def test_settings_change_the_rules() -> None:
     assert source.silent_rounds == 2
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(
     prompt=st.lists(st.integers(0, 3), min_size=1, max_size=60),
     reply=st.lists(st.integers(0, 3), min_size=1, max_size=120),

@@ -40,7 +40,7 @@ def reads(tokens: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
     return [list(tokens[:stop]) for stop in stops]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(tokens=texts, sizes=cuts, enter=st.integers(1, 8), cursors=st.integers(1, 16))
 def test_the_best_place_is_the_one_a_plain_search_gives(
     tokens: list[int], sizes: list[int], enter: int, cursors: int
@@ -54,7 +54,7 @@ def test_the_best_place_is_the_one_a_plain_search_gives(
         assert len(index.matches()) <= cursors
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=100)
 @given(
     tokens=texts,
     sizes=cuts,

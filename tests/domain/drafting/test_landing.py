@@ -80,7 +80,7 @@ def test_an_outcome_that_decided_nothing_changes_nothing() -> None:
     assert curve.chances(8, 30) == before
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(outcomes=outcomes, length=st.integers(0, 200), count=st.integers(0, 130))
 def test_chances_stay_probabilities_and_never_rise_with_depth(
     outcomes: list[tuple[int, int, bool]], length: int, count: int
