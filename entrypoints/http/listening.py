@@ -61,7 +61,7 @@ def _addresses(host: str, port: int) -> list[tuple[int, str]]:
 
 
 def _bind(family: int, address: str, port: int) -> socket.socket:
-    if port and _answers(family, address, port):
+    if port and _is_ours(family, address) and _answers(family, address, port):
         raise _in_use(address, port)
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -73,6 +73,16 @@ def _bind(family: int, address: str, port: int) -> socket.socket:
         sock.close()
         raise _explained(refusal, address, port) from None
     return sock
+
+
+def _is_ours(family: int, address: str) -> bool:
+    """Whether this machine has the address: another machine is never asked anything."""
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+        return True
 
 
 def _answers(family: int, address: str, port: int) -> bool:

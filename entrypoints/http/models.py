@@ -33,7 +33,7 @@ class Models:
         """One entry. Raises ApiError (404) for a name that is not served."""
         names = self._services.facts.names
         if model_id not in names:
-            message = f"The model {shown(model_id)} is not served here; {', '.join(names)} is."
+            message = f"The model {shown(model_id)} is not served here; ask for {' or '.join(names)}."
             raise ApiError(404, message, INVALID, "model", "model_not_found")
         resp.data = json.dumps(self._entry(model_id)).encode()
 

@@ -70,6 +70,7 @@ class HttpServer:
     def url(self) -> str:
         """The address clients are given, with `/v1`."""
         host = "127.0.0.1" if self.host in ("", "*", "0.0.0.0", "localhost") else self.host
+        host = "::1" if host == "::" else host
         return f"http://{place(host, self.port)}/v1"
 
     @property

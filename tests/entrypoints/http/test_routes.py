@@ -40,7 +40,7 @@ def test_a_model_that_is_not_served_is_404_with_the_names_that_are() -> None:
     assert result.status_code == 404
     error = error_of(result)
     assert (error["code"], error["param"]) == ("model_not_found", "model")
-    assert "org/tiny, tiny" in error["message"]
+    assert error["message"] == "The model ORG/TINY is not served here; ask for org/tiny or tiny."
 
 
 @pytest.mark.parametrize(

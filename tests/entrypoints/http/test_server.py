@@ -464,6 +464,19 @@ def test_an_address_that_cannot_be_listened_on_is_explained(host: str, port: int
     assert "\n" not in refused.value.message
 
 
+def test_another_machine_is_never_asked_whether_its_port_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def answers(*place: object) -> bool:
+        asked.append(place)
+        return True
+
+    monkeypatch.setattr(listening, "_answers", answers)
+    with pytest.raises(ListenError, match=r"192\.0\.2\.1 is not an address of this machine"):
+        open_sockets("192.0.2.1", 8080)
+    assert asked == []
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "", "*"])
 def test_an_open_port_of_zero_is_one_port_for_all_addresses(host: str) -> None:
     sockets = open_sockets(host, 0)
@@ -511,7 +524,8 @@ def _has_ipv6() -> bool:
 
 
 def test_the_address_shown_is_one_a_client_can_use() -> None:
-    for host, shown in (("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("localhost", "127.0.0.1")):
+    shown_of = {"127.0.0.1": "127.0.0.1", "0.0.0.0": "127.0.0.1", "localhost": "127.0.0.1"}
+    for host, shown in (shown_of | ({"::": "[::1]", "::1": "[::1]"} if _has_ipv6() else {})).items():
         server = HttpServer(HttpSettings(host=host, port=0), QUICK, version=VERSION)
         try:
             assert server.url == f"http://{shown}:{server.port}/v1"
