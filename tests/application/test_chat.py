@@ -230,3 +230,15 @@ def test_an_end_token_counts_but_its_text_is_not_shown_unless_it_is_ignored() ->
 
 def _text(ids: tuple[int, ...]) -> str:
     return b"".join(TOKENIZER.token_bytes.of(t) for t in ids).decode("utf-8", "replace")
+
+
+def test_an_end_token_completes_no_stop_string() -> None:
+    whole = serial_reference(LAW, TOKENIZER.encode("abc"), 30).tokens
+    end = next(t for t in whole[5:] if TOKENIZER.token_bytes.of(t).strip().isascii() and TOKENIZER.token_bytes.of(t))
+    stop = TOKENIZER.token_bytes.of(end).decode()
+    with serving(HashModel(LAW), stop_ids=frozenset({end}), token_bytes=TOKENIZER.token_bytes) as scheduler:
+        text, done = told(
+            service(scheduler).complete(CompletionOrder("abc", ReplyOptions(max_tokens=30, stops=(stop,))))
+        )
+    before = whole[: whole.index(end)]
+    assert stop not in _text(before) and text == _text(before) and done.finish_reason == "stop"

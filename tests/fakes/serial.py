@@ -1,7 +1,8 @@
 """The serial reply of a hash law, made without any of the engine's code: what every other way of decoding must equal.
 
 `serial_reference` is one plain loop, one token a step. `serial_references` steps many cases side by side with arrays
-and gives the same replies, fast. Of the product they use only the sampler rule.
+and gives the same replies, fast. Of the product they use only the sampler rule. An end token has no text, so it
+completes no stop string.
 """
 
 from __future__ import annotations
@@ -87,12 +88,12 @@ def serial_reference(
                 token, *forced = run
         reply.append(token)
         state, last = absorb(state, token), token
+        if token in stop_ids:
+            return SerialReply(tuple(reply), "stop")
         piece = token_bytes[token] if token < len(token_bytes) else b""
         text += piece
         if stops and (stop := completed_stop(text, len(piece), stops)) is not None:
             return SerialReply(tuple(reply), "stop", stop)
-        if token in stop_ids:
-            return SerialReply(tuple(reply), "stop")
         if len(reply) >= max_tokens:
             return SerialReply(tuple(reply), "length")
 
@@ -133,11 +134,11 @@ def serial_references(
 
 def _end(case: SerialCase, emitted: list[int], text: bytearray, token_bytes: Sequence[bytes]) -> SerialReply | None:
     token = emitted[-1]
+    if token in case.stop_ids:
+        return SerialReply(tuple(emitted), "stop")
     if case.stops and token < len(token_bytes):
         text += token_bytes[token]
         stop = completed_stop(text, len(token_bytes[token]), case.stops)
         if stop is not None:
             return SerialReply(tuple(emitted), "stop", stop)
-    if token in case.stop_ids:
-        return SerialReply(tuple(emitted), "stop")
     return SerialReply(tuple(emitted), "length") if len(emitted) >= case.max_tokens else None
