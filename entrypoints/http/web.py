@@ -5,6 +5,7 @@ Knows no route. Nothing of a request or a reply spills to disk; a client that le
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -32,6 +33,8 @@ class WebServer:
         limits: HttpLimits,
         on_fault: Callable[[str, BaseException], None],
     ) -> None:
+        # A connection that waits for a thread is no event: the gate bounds and refuses what is too much.
+        logging.getLogger("waitress.queue").setLevel(logging.CRITICAL)
         self._on_fault = on_fault
         self._map: dict[int, Any] = {}
         self._server: Any = waitress.server.create_server(

@@ -427,6 +427,15 @@ def test_stopping_does_not_wait_for_a_client_that_never_reads() -> None:
         assert server.server.gate.inside == 0
 
 
+def test_a_connection_that_waits_for_a_thread_is_no_line_of_the_servers_output(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with on_socket() as server:
+        dispatcher = server.server._web._server.task_dispatcher
+        dispatcher.queue_logger.warning("Task queue depth is 1")
+    assert caplog.records == []
+
+
 def test_an_unused_server_stops_without_having_started() -> None:
     server = HttpServer(HttpSettings(port=0), QUICK, version=VERSION)
     server.stop(0.0)
