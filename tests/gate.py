@@ -85,12 +85,13 @@ def main() -> int:
     for check in checks:
         print(f"   {check.name:17} {'ok' if check.passed else 'FAILED':6} {check.seconds:6.1f} s")
     passed = first(r"(\d+) passed", by_name["tests"].output, "0")
-    coverage = first(r"TOTAL.*?(\d+(?:\.\d+)?)%", by_name["tests"].output, "not measured")
+    share = first(r"TOTAL.*?(\d+(?:\.\d+)?)%", by_name["tests"].output, "")
+    coverage = f"{share}%" if share else "not measured"
     contracts = first(r"Contracts: (\d+) kept", by_name["import contracts"].output, "0")
     files = first(r"no issues found in (\d+) source files", by_name["types"].output, "0")
     print(
         f"{'FAILED: ' + ', '.join(failed) if failed else 'ok'}: {passed} tests passed, branch coverage of domain and "
-        f"application {coverage}%, {contracts} contracts kept, mypy clean over {files} files, "
+        f"application {coverage}, {contracts} contracts kept, mypy clean over {files} files, "
         f"{time.monotonic() - began:.0f} s"
     )
     return 1 if failed else 0
