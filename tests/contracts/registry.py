@@ -39,7 +39,7 @@ def _tiny(name: str) -> Candidate[ModelSubject]:
         model = MlxBackend(folder).load(
             told.plan, told.bound, facts, name=name, context=told.context, max_streams=4, on_progress=lambda line: None
         )
-        return ModelSubject(model, strict=True)
+        return ModelSubject(model, strict=True, pedantic=True)
 
     return Candidate(f"mlx_{name}", build)
 
