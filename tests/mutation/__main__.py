@@ -80,11 +80,15 @@ def import_name(path: str) -> str:
 def run_tests(tests: Sequence[str], mutant: Mutant | None) -> int:
     """In a child: pytest's exit code with the mutant in place; 0 means that nothing was noticed."""
     import pytest
-    from hypothesis import Phase, settings
+    from hypothesis import HealthCheck, Phase, settings
 
-    # A failure is enough: nobody reads the smallest example of it.
-    phases = (Phase.explicit, Phase.generate)
-    settings.register_profile("mutation", phases=phases, report_multiple_bugs=False, database=None)
+    settings.register_profile(
+        "mutation",
+        phases=(Phase.explicit, Phase.generate),  # a failure is enough: nobody reads the smallest example of it
+        suppress_health_check=[HealthCheck.too_slow],  # a busy machine must not pass for a noticed fault
+        report_multiple_bugs=False,
+        database=None,
+    )
     settings.load_profile("mutation")
     if mutant is not None:
         sys.meta_path.insert(0, _Mutated(import_name(mutant.module), mutant.source, ROOT / mutant.module))
