@@ -73,16 +73,19 @@ class Drafting:
                 self._blame("row allocation", fault)
         return [(self._bare(live.stream), None) for live in served]
 
+    def fixed_rows(self, stream: Stream) -> int:
+        """Rows a stream runs whatever is drafted: the pending token and as many fixed ones as a chain may hold."""
+        return 1 + min(len(stream.forced), self._limits.chain_width - 1)
+
     def _bare(self, stream: Stream) -> Window:
-        """The pending token and as many fixed ones as a chain may hold."""
-        return chain(stream.pending, (), stream.forced[: self._limits.chain_width - 1])
+        return chain(stream.pending, (), stream.forced[: self.fixed_rows(stream) - 1])
 
     def _grant(self, served: Sequence[Live], proposals: Sequence[Proposal | None]) -> Sequence[int]:
         """Draft rows for each stream: by expected tokens against measured cost, or all that fit when forced."""
         if self._settings.force_windows:
             return self._fit(served, proposals)
         requests = [
-            RowRequest(1 + len(live.stream.forced), p.chances if p is not None else ())
+            RowRequest(self.fixed_rows(live.stream), p.chances if p is not None else ())
             for live, p in zip(served, proposals, strict=True)
         ]
         return allocate(
@@ -90,7 +93,7 @@ class Drafting:
         )
 
     def _fit(self, served: Sequence[Live], proposals: Sequence[Proposal | None]) -> list[int]:
-        spare = self._limits.batch_rows - sum(1 + len(live.stream.forced) for live in served)
+        spare = self._limits.batch_rows - sum(self.fixed_rows(live.stream) for live in served)
         granted = []
         for proposal in proposals:
             rows = min(len(proposal.tokens) if proposal is not None else 0, spare)

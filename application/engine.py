@@ -114,7 +114,7 @@ class Engine:
 
     def _choose(self, streams: Sequence[Live]) -> list[Live]:
         """The streams whose turn it is: all of them while they fit one round."""
-        rows = [1 + min(len(live.stream.forced), self._limits.chain_width - 1) for live in streams]
+        rows = [self._drafting.fixed_rows(live.stream) for live in streams]
         return [streams[i] for i in self._turns.take([live.index for live in streams], rows)]
 
     def _groups(self, turns: list[_Turn]) -> list[list[_Turn]]:
