@@ -16,7 +16,7 @@ from tensorfold.domain.drafting.allocation import RowRequest, allocate
 from tensorfold.domain.drafting.arbitration import arbitrate
 from tensorfold.domain.drafting.costs import CostCurve
 from tensorfold.domain.drafting.depth import DepthPolicy
-from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory, Proposal, sound
+from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory, Proposal, Widths, sound
 from tensorfold.domain.streams import Committed, Stream
 from tensorfold.domain.windows import Window, chain, tree
 
@@ -46,6 +46,7 @@ class Drafting:
         self._factories = tuple(sources)
         self._counters = counters
         self._log = log
+        self._widths = Widths(self._limits.chain_width, self._limits.tree_width)
         self._widest = max(self._limits.chain_width, self._limits.tree_width)
 
     def open(self, stream: Stream, extra: DraftSource | None = None) -> tuple[DraftSource, ...]:
@@ -55,7 +56,7 @@ class Drafting:
         sources: list[DraftSource] = []
         for factory in self._factories:
             try:
-                sources.append(factory.open(stream.prompt))
+                sources.append(factory.open(stream.prompt, self._widths))
             except Exception as fault:
                 self._blame(type(factory).__name__, fault)
         return tuple(sources) if extra is None else (*sources, extra)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tensorfold.domain.drafting.copy_index import CopyIndex, Match, continuation
 from tensorfold.domain.drafting.landing import LandingCurve
-from tensorfold.domain.drafting.sources import OWN_CONTEXT, Proposal, took_part
+from tensorfold.domain.drafting.sources import CHAINS, OWN_CONTEXT, Proposal, Widths, took_part
 
 __all__ = ["CopyIndex", "CopySettings", "CopySource", "CopySourceFactory"]
 
@@ -122,6 +122,6 @@ class CopySourceFactory:
         self._settings = settings or CopySettings()
         self._curve = LandingCurve()
 
-    def open(self, prompt: Sequence[int]) -> CopySource:
+    def open(self, prompt: Sequence[int], widths: Widths = CHAINS) -> CopySource:
         """A source that has read nothing yet: the prompt is read with the first tokens it is asked to continue."""
         return CopySource(self._curve, self._settings)

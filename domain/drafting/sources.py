@@ -23,13 +23,15 @@ class Proposal:
 
     `chances[i]` is the estimated unconditional probability that draft i is kept, from 0 to 1. `parents` None means a
     chain; otherwise `parents[i]` is the window row that draft i follows (0: the pending token, k + 1: draft k), and
-    every parent stands before its child. So any prefix of a proposal is a proposal.
+    every parent stands before its child. So any prefix of a proposal is a proposal. A `graft` may share a tree with
+    other proposals but never takes the place of one.
     """
 
     source: str
     tokens: tuple[int, ...]
     chances: tuple[float, ...]
     parents: tuple[int, ...] | None = None
+    graft: bool = False
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -44,7 +46,19 @@ class Proposal:
         if count >= len(self.tokens):
             return self
         parents = None if self.parents is None else self.parents[:count]
-        return Proposal(self.source, self.tokens[:count], self.chances[:count], parents)
+        return Proposal(self.source, self.tokens[:count], self.chances[:count], parents, self.graft)
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """The most rows, the pending one included, that the model verifies at once: in a chain, and in a tree (1: none)."""
+
+    chain: int
+    tree: int = 1
+
+
+CHAINS = Widths(128)
+"""Any chain of a practical width, and no trees."""
 
 
 class DraftSource(Protocol):
@@ -75,8 +89,11 @@ class DraftSource(Protocol):
 class DraftSourceFactory(Protocol):
     """Makes one kind of source for each new stream; what is learned across streams lives here."""
 
-    def open(self, prompt: Sequence[int]) -> DraftSource:
-        """A source for a stream that begins with `prompt`; cheap, since a stream may never be allowed to draft."""
+    def open(self, prompt: Sequence[int], widths: Widths = CHAINS) -> DraftSource:
+        """A source for a stream that begins with `prompt`; cheap, since a stream may never be allowed to draft.
+
+        `widths` are what the model verifies: a source need not propose what would be cut.
+        """
         ...
 
 
@@ -104,7 +121,7 @@ def sound(proposal: Proposal, vocabulary: int, limit: int) -> Proposal | None:
     if count == 0:
         return None
     kept = proposal.first(count)
-    return Proposal(kept.source, kept.tokens, tuple(_probability(c) for c in chances[:count]), kept.parents)
+    return Proposal(kept.source, kept.tokens, tuple(map(_probability, chances[:count])), kept.parents, kept.graft)
 
 
 def _rooted(parents: tuple[int, ...] | None, count: int) -> int:

@@ -15,7 +15,7 @@ from tensorfold.application.scheduler import ENGINE_FAULT, Scheduler
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.drafting.copies import CopySourceFactory
-from tensorfold.domain.drafting.sources import DraftSource
+from tensorfold.domain.drafting.sources import CHAINS, DraftSource, Widths
 from tensorfold.domain.gates.gate import Cut
 from tensorfold.domain.gates.stop_strings import StopStrings
 from tensorfold.domain.sampling import Sampling
@@ -161,7 +161,7 @@ def test_when_planning_a_round_fails_the_round_is_serial_and_nobody_ends(monkeyp
 
 def test_a_broken_source_factory_leaves_a_stream_without_that_source() -> None:
     class Broken:
-        def open(self, prompt: Sequence[int]) -> DraftSource:
+        def open(self, prompt: Sequence[int], widths: Widths = CHAINS) -> DraftSource:
             raise OSError("no source")
 
     with serving(HashModel(LAW), sources=(Broken(), CopySourceFactory())) as scheduler:

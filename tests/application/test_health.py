@@ -86,7 +86,7 @@ def test_a_wedge_in_a_draft_source_is_seen_too() -> None:
             return None
 
     class Factory:
-        def open(self, prompt: object) -> Any:
+        def open(self, prompt: object, widths: object = None) -> Any:
             return Wedged()
 
     with serving(HashModel(law(1)), settings=FAST, sources=(Factory(),)) as scheduler:

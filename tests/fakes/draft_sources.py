@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tensorfold.domain.drafting.sources import DraftSource, Proposal
+from tensorfold.domain.drafting.sources import CHAINS, DraftSource, Proposal, Widths
 
 
 class FakeSources:
@@ -19,7 +19,7 @@ class FakeSources:
         self._make = make
         self.opened: list[DraftSource] = []
 
-    def open(self, prompt: Sequence[int]) -> DraftSource:
+    def open(self, prompt: Sequence[int], widths: Widths = CHAINS) -> DraftSource:
         """What the function makes."""
         source = self._make(tuple(prompt))
         self.opened.append(source)
