@@ -13,7 +13,7 @@ from tensorfold.application.live import Live
 from tensorfold.application.ports.target_model import Chain, Lattice, Path, ProposeSpec, TargetModel, Ticket
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.allocation import RowRequest, allocate
-from tensorfold.domain.drafting.arbitration import arbitrate
+from tensorfold.domain.drafting.arbitration import arbitrate, merge
 from tensorfold.domain.drafting.costs import CostCurve
 from tensorfold.domain.drafting.depth import DepthPolicy
 from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory, Proposal, Widths, sound
@@ -134,9 +134,17 @@ class Drafting:
         head, live.head = live.head, None
         if head is not None and (usable := self._sound(head, stream, limit)) is not None:
             offers.append(usable)
-        if not offers:
-            return None
-        return offers[0] if len(offers) == 1 else arbitrate(offers)
+        return offers[0] if len(offers) == 1 else self._choose(offers, stream, limit) if offers else None
+
+    def _choose(self, offers: Sequence[Proposal], stream: Stream, limit: int) -> Proposal | None:
+        """The offer expected to land most, or all of them as one tree where that is expected to land more."""
+        best = arbitrate([offer for offer in offers if not offer.graft])
+        if self._limits.tree_width < 2 or stream.forced:
+            return best
+        merged = merge(offers, min(limit, self._limits.tree_width - 1))
+        if best is None or (merged is not None and merged.expected > best.expected):
+            return merged
+        return best
 
     def _past_draft_context(self, stream: Stream, limit: int) -> bool:
         cap = self._limits.draft_context
@@ -190,7 +198,7 @@ class Drafting:
     def _blame(self, name: str, fault: Exception) -> None:
         self._counters.proposer_faults += 1
         if self._counters.proposer_faults <= _LOGGED_FAULTS:
-            self._log(f"draft source {name} failed, this round goes without it: {fault!r}")
+            self._log(f"draft source {name} failed, this round goes without it: {type(fault).__name__}")
 
 
 def _head_proposal(offer: Chain | Lattice | None) -> Proposal | None:

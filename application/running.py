@@ -8,14 +8,18 @@ from tensorfold.application.replies import ReplyStats, SourceCount
 
 
 class Running:
-    """A generation with its stream in the engine; times are monotonic seconds, `first_at` 0 before the first token."""
+    """A generation with its stream in the engine; times are monotonic seconds, `first_at` 0 before the first token.
 
-    __slots__ = ("filled_at", "first_at", "generation", "live", "opened_at")
+    `mark` is the record's when the stream opened.
+    """
 
-    def __init__(self, generation: Generation, live: Live, opened_at: float) -> None:
+    __slots__ = ("filled_at", "first_at", "generation", "live", "mark", "opened_at")
+
+    def __init__(self, generation: Generation, live: Live, opened_at: float, mark: int = 0) -> None:
         self.generation = generation
         self.live = live
         self.opened_at = opened_at
+        self.mark = mark
         self.filled_at = opened_at
         self.first_at = 0.0
 

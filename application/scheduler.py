@@ -18,6 +18,7 @@ from tensorfold.application.listeners import harmless
 from tensorfold.application.live import Live
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import CapacityError
+from tensorfold.application.recording import Recorder
 from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationRequest, Landed, ReplyStats
 from tensorfold.application.running import Running
 from tensorfold.application.settings import EngineSettings
@@ -47,12 +48,14 @@ class Scheduler:
         counters: Counters,
         log: Callable[[str], None] = lambda line: None,
         on_done: Callable[[Generation, ReplyStats | None, str], None] = lambda generation, stats, reason: None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._load = load
         self._settings = settings
         self._clock = clock
         self._log = harmless(log)
         self._on_done = harmless(on_done)
+        self._recorder = recorder
         self.counters = counters
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
@@ -251,7 +254,7 @@ class Scheduler:
         request = generation.request
         live.audit = request.audit
         self.counters.prompt_tokens += len(request.prompt)
-        running = Running(generation, live, self._clock.monotonic())
+        running = Running(generation, live, self._clock.monotonic(), self._mark())
         (self._filling if live.to_fill > 0 else self._running).append(running)
 
     def _fill(self) -> None:
@@ -289,7 +292,7 @@ class Scheduler:
         if committed.finish is not None:
             self._running.remove(running)
             stats = running.stats(self._clock.monotonic())
-            self.engine.close(live)
+            self._close(running)
             self.counters.finished += 1
             generation.deliver(Ended(str(committed.finish), stats, committed.stop))
             self._on_done(generation, stats, str(committed.finish))
@@ -298,7 +301,7 @@ class Scheduler:
         for group in (self._filling, self._running):
             for running in [r for r in group if r.generation.cancelled]:
                 group.remove(running)
-                self.engine.close(running.live)
+                self._close(running)
                 self._finish_cancelled(running.generation, running.stats(self._clock.monotonic()))
         if self._waiting:
             with self._lock:
@@ -314,7 +317,7 @@ class Scheduler:
         self._on_done(generation, stats, "cancelled")
 
     def _end(self, running: Running, fault: Exception | None) -> None:
-        self.engine.close(running.live)
+        self._close(running)
         failed = _capacity(fault) if isinstance(fault, CapacityError) else Failed(ENGINE_FAULT)
         self._fail(running.generation, failed, running.stats(self._clock.monotonic()))
 
@@ -336,8 +339,28 @@ class Scheduler:
         ending = (*self._filling, *self._running)
         self._filling, self._running = [], []
         for running in ending:
-            self.engine.close(running.live)
+            self._close(running)
             self._fail(running.generation, Failed(message), running.stats(self._clock.monotonic()))
+
+    # -- the record ----------------------------------------------------------------------------------------------
+
+    def _mark(self) -> int:
+        try:
+            return self._recorder.began() if self._recorder is not None else 0
+        except Exception as fault:
+            self._log(f"the record gave no mark: {fault!r}")
+            return -1
+
+    def _close(self, running: Running) -> None:
+        """Free a stream's lane; what it read and wrote goes to the record, if it wrote anything."""
+        self.engine.close(running.live)
+        stream = running.live.stream
+        if self._recorder is None or not stream.emitted_count:
+            return
+        try:
+            self._recorder.record(stream.tokens, 0, running.mark)
+        except Exception as fault:
+            self._log(f"request {running.generation.id} was not recorded: {type(fault).__name__}")
 
     # -- integrity -----------------------------------------------------------------------------------------------
 
