@@ -6,40 +6,62 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tensorfold.application.ports.target_model import LaneImage
+from tensorfold.domain.recall.layout import Ids, Part
 
-RecordState = Literal["off", "on", "read_only", "second", "paused", "delete_failed"]
+RecordState = Literal["off", "on", "read-only", "second", "paused", "delete-failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """State of the record on disk, its size and why it is not plainly `on`."""
+    """State of the record on disk, its size and why it is not plainly `on`.
+
+    `second`: another server writes the record. `paused`: nothing is added for a `reason` that may pass.
+    `delete-failed`: nothing is added until every chunk could be deleted; `reason` names the first that could not.
+    """
 
     state: RecordState
     bytes_on_disk: int
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """A chunk as it was read: at most CHUNK_IDS values, separators included, everything that is no id made one."""
+
+    sequence: int
+    ids: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a piece went, and the chunks deleted to make room. No parts: it was not added, the state says why."""
+
+    parts: tuple[Part, ...] = ()
+    evicted: tuple[int, ...] = ()
+
+
 class RecallStore(Protocol):
-    """Append-only pieces of token ids in chunks."""
+    """Append-only pieces of token ids in chunks of a bounded number. One thread at a time calls it."""
 
     def open(self) -> StoreState:
-        """Take the writer's lock where possible, and check identity."""
+        """Take the writer's lock where possible and check identity. RefusedError when another tokenizer wrote."""
         ...
 
-    def append(self, ids: Sequence[int]) -> None:
-        """Add one piece; durable at a later moment the store documents."""
+    def append(self, ids: Ids) -> Appended:
+        """Add one piece, cut where a chunk ends. Never raises; durable at a later moment the store documents."""
         ...
 
-    def chunks(self) -> Iterator[NDArray[np.uint32]]:
-        """The ids on disk, oldest chunk first, as read and validated."""
+    def sync(self) -> StoreState:
+        """Make durable what has waited long enough, and look whether a pause is over; called now and then when idle."""
+        ...
+
+    def chunks(self) -> Iterator[StoredChunk]:
+        """The chunks on disk, oldest first; what cannot be read is left out."""
         ...
 
     def delete_all(self) -> StoreState:
-        """Remove every chunk; directory, identity and lock stay."""
+        """Remove every chunk; directory, identity and lock stay. Does nothing where this store may not write."""
         ...
 
     def state(self) -> StoreState:
@@ -47,7 +69,7 @@ class RecallStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Flush and give the lock back."""
+        """Make everything durable and give the lock back; closing twice is harmless."""
         ...
 
 

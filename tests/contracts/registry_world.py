@@ -52,7 +52,16 @@ MACHINES: tuple[Candidate[MachineSubject], ...] = (
 
 def _fake_recall(folder: Path) -> RecallSubject:
     record = FakeRecordFolder()
-    return RecallSubject(lambda: FakeRecallStore(record))
+    make = partial(FakeRecallStore, record, chunk_ids=512, most_chunks=3)
+
+    def hinder(on: bool) -> None:
+        record.trouble = "the disk is full" if on else ""
+
+    def stick(sequence: int | None) -> None:
+        record.stuck = set() if sequence is None else {sequence}
+
+    reader, other = partial(make, read_only=True), partial(make, tokenizer="another")
+    return RecallSubject(make, reader, other, hinder, stick, chunk_ids=512, most_chunks=3)
 
 
 def _fake_snapshots(folder: Path) -> SnapshotSubject:

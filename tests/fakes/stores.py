@@ -6,77 +6,133 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tensorfold.application.ports.stores import RecordState, StoreState
+from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.ports.stores import Appended, RecordState, StoredChunk, StoreState
 from tensorfold.application.ports.target_model import LaneImage
+from tensorfold.domain.recall.layout import ID_BYTES, SEPARATOR, Ids, Part, seam
 from tests.fakes.misuse import MisuseError
 
 
 @dataclass(slots=True)
 class FakeRecordFolder:
-    """A folder that outlives the stores on it. `writer` is the store that holds its lock."""
+    """A folder that outlives the stores on it. `writer` is the store that holds its lock.
 
-    chunks: list[list[int]] = field(default_factory=list)
+    `chunks` holds values by sequence number, separators included. `tokenizer` is the one that wrote it. While `trouble`
+    says something nothing can be added; chunks in `stuck` cannot be removed. `last` is the highest number ever used.
+    """
+
+    chunks: dict[int, list[int]] = field(default_factory=dict)
+    tokenizer: str = ""
     writer: object | None = None
-    writable: bool = True
-    deletable: bool = True
+    trouble: str = ""
+    stuck: set[int] = field(default_factory=set)
+    last: int = 0
 
 
 class FakeRecallStore:
-    """A record of ids in chunks of at most `chunk_ids`. A second store on a folder reads and does not write."""
+    """A record of at most `most_chunks` chunks of `chunk_ids`. A second store on a folder reads and does not write."""
 
-    def __init__(self, folder: FakeRecordFolder | None = None, chunk_ids: int = 1024) -> None:
+    def __init__(
+        self,
+        folder: FakeRecordFolder | None = None,
+        *,
+        chunk_ids: int = 1024,
+        most_chunks: int = 16,
+        read_only: bool = False,
+        tokenizer: str = "fake",
+    ) -> None:
         self.folder = folder if folder is not None else FakeRecordFolder()
+        self.synced = 0
         self._chunk_ids = chunk_ids
+        self._most_chunks = most_chunks
+        self._read_only = read_only
+        self._tokenizer = tokenizer
         self._state: RecordState = "off"
         self._reason = "not opened"
 
     def open(self) -> StoreState:
-        """Take the lock when it is free and the folder can be written."""
-        if not self.folder.writable:
-            self._state, self._reason = "read_only", "the folder cannot be written"
+        """Take the lock when it is free; another tokenizer's folder is refused."""
+        if self.folder.tokenizer not in ("", self._tokenizer):
+            raise RefusedError(f"The record was written by the tokenizer {self.folder.tokenizer}.")
+        if self._read_only:
+            self._state, self._reason = "read-only", "nothing is added"
         elif self.folder.writer not in (None, self):
             self._state, self._reason = "second", "another process writes this record"
         else:
-            self.folder.writer = self
-            self._state, self._reason = "on", ""
+            self.folder.writer, self.folder.tokenizer = self, self._tokenizer
+            self._look()
         return self.state()
 
-    def append(self, ids: Sequence[int]) -> None:
-        """Add one piece; dropped unless the state is `on`."""
+    def append(self, ids: Ids) -> Appended:
+        """Add one piece; not added unless the state is `on`."""
         if self._state == "off":
             raise MisuseError("append to a record that is not open")
-        if self._state != "on" or not ids:
-            return
-        chunks = self.folder.chunks
-        if not chunks or len(chunks[-1]) + len(ids) > self._chunk_ids:
-            chunks.append([])
-        chunks[-1] += ids
+        self._look()
+        parts, evicted, rest = list[Part](), list[int](), ids
+        while self._state == "on" and len(rest):
+            if not self.folder.chunks or self._room() == 0:
+                evicted += self._start()
+            part, rest = seam(rest, self._room())
+            if len(part):
+                parts.append(self._put(part))
+            if len(rest):
+                evicted += self._start()
+        return Appended(tuple(parts), tuple(evicted))
 
-    def chunks(self) -> Iterator[NDArray[np.uint32]]:
+    def sync(self) -> StoreState:
+        """Counted; a trouble that has passed is forgotten."""
+        self.synced += 1
+        self._look()
+        return self.state()
+
+    def chunks(self) -> Iterator[StoredChunk]:
         """Oldest first."""
-        for chunk in list(self.folder.chunks):
-            yield np.array(chunk, dtype=np.uint32)
+        for sequence, values in list(self.folder.chunks.items()):
+            yield StoredChunk(sequence, np.array(values, dtype=np.int32))
 
     def delete_all(self) -> StoreState:
-        """Remove every chunk, unless the folder refuses."""
-        if self._state == "on":
-            if self.folder.deletable:
-                self.folder.chunks.clear()
-            else:
-                self._state, self._reason = "delete_failed", "a chunk could not be removed"
+        """Remove every chunk but those that are stuck, the first of which is named."""
+        if self._state in ("on", "paused", "delete-failed"):
+            self.folder.chunks = {s: v for s, v in self.folder.chunks.items() if s in self.folder.stuck}
+            self._state, self._reason = "on", ""
+            if self.folder.chunks:
+                self._state, self._reason = "delete-failed", f"{min(self.folder.chunks):08d}.ids could not be removed"
+            self._look()
         return self.state()
 
     def state(self) -> StoreState:
-        """Four bytes an id."""
-        return StoreState(self._state, 4 * sum(map(len, self.folder.chunks)), self._reason)
+        """Four bytes a value."""
+        return StoreState(self._state, ID_BYTES * sum(map(len, self.folder.chunks.values())), self._reason)
 
     def close(self) -> None:
         """Give the lock back; closing twice is harmless."""
         if self.folder.writer is self:
             self.folder.writer = None
         self._state, self._reason = "off", "closed"
+
+    def _look(self) -> None:
+        if self.folder.writer is self and self._state != "delete-failed":
+            self._state, self._reason = ("paused", self.folder.trouble) if self.folder.trouble else ("on", "")
+
+    def _room(self) -> int:
+        return self._chunk_ids - len(next(reversed(self.folder.chunks.values())))
+
+    def _start(self) -> list[int]:
+        evicted = list(self.folder.chunks)[: max(0, len(self.folder.chunks) + 1 - self._most_chunks)]
+        for sequence in evicted:
+            del self.folder.chunks[sequence]
+        self.folder.last += 1
+        self.folder.chunks[self.folder.last] = []
+        return evicted
+
+    def _put(self, ids: Ids) -> Part:
+        sequence, values = next(reversed(self.folder.chunks.items()))
+        offset = len(values)
+        values += ids.tolist()
+        if len(values) < self._chunk_ids:
+            values.append(SEPARATOR)
+        return Part(sequence, offset, ids)
 
 
 class FakeSnapshotStore:

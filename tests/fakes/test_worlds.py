@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
@@ -17,7 +18,7 @@ from tests.fakes.machine import FakeDisk, FakeMemory
 from tests.fakes.misuse import MisuseError
 from tests.fakes.ranks import FakeRankLink, FakeWire, rank_pair
 from tests.fakes.services import FakeReleaseFeed, FakeReportWriter
-from tests.fakes.stores import FakeRecallStore, FakeRecordFolder, FakeSnapshotStore
+from tests.fakes.stores import FakeRecallStore, FakeSnapshotStore
 
 
 def test_a_clock_moves_only_when_told_and_never_back() -> None:
@@ -62,26 +63,21 @@ def test_memory_that_binds_nothing_tells_nothing() -> None:
     memory.allocate(10)
 
 
-def test_a_record_can_be_read_only_or_refuse_to_be_deleted() -> None:
-    folder = FakeRecordFolder(chunks=[[1, 2]], writable=False)
-    store = FakeRecallStore(folder)
+def test_a_record_that_is_not_open_takes_nothing() -> None:
+    store = FakeRecallStore()
     assert store.state().state == "off"
     with pytest.raises(MisuseError):
-        store.append([1])
-    assert store.open().state == "read_only"
-    store.append([3])
-    assert [list(c) for c in store.chunks()] == [[1, 2]] and store.delete_all().bytes_on_disk == 8
-    folder.writable, folder.deletable = True, False
-    assert store.open().state == "on"
-    assert store.delete_all().state == "delete_failed" and folder.chunks == [[1, 2]]
+        store.append(np.arange(20, dtype=np.int32))
 
 
-def test_pieces_share_chunks_until_one_is_full() -> None:
-    store = FakeRecallStore(chunk_ids=4)
+def test_a_fake_record_fills_its_chunks() -> None:
+    store = FakeRecallStore(chunk_ids=100, most_chunks=2)
     store.open()
-    for piece in ([1, 2], [3], [], [4, 5], [6, 7, 8, 9, 10]):
-        store.append(piece)
-    assert [list(c) for c in store.chunks()] == [[1, 2, 3], [4, 5], [6, 7, 8, 9, 10]]
+    added = [store.append(np.arange(count, dtype=np.int32)) for count in (20, 90, 20, 150)]
+    assert [[len(part.ids) for part in one.parts] for one in added] == [[20], [79, 75], [20], [100, 100, 78]]
+    assert [len(chunk.ids) for chunk in store.chunks()] == [100, 79]
+    assert [one.evicted for one in added] == [(), (), (), (1, 2, 3)]
+    assert store.sync().state == "on" and store.synced == 1
 
 
 def test_only_an_image_that_is_kept_can_be_spoilt() -> None:

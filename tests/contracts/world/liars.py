@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tensorfold.application.ports.services import Release
+from tensorfold.application.ports.stores import StoredChunk, StoreState
 from tests.contracts.lies import Lie, lying, lying_part
-from tests.contracts.registry_world import HUBS, PACKAGES, READERS
+from tests.contracts.registry_world import HUBS, PACKAGES, READERS, RECALLS
 from tests.contracts.world import (
     checkpoint_checks,
     feed_and_report_checks,
@@ -32,7 +33,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.machine import FakeDisk, FakeMemory
 from tests.fakes.ranks import FakeRankLink, rank_pair
 from tests.fakes.services import FakeReleaseFeed, FakeReportWriter
-from tests.fakes.stores import FakeRecallStore, FakeRecordFolder, FakeSnapshotStore
+from tests.fakes.stores import FakeRecallStore, FakeSnapshotStore
 
 _calls = itertools.count()
 
@@ -63,13 +64,28 @@ MACHINE_LIES: tuple[Lie, ...] = (
 
 def _recall(**methods: Any) -> Callable[[Path], RecallSubject]:
     def build(folder: Path) -> RecallSubject:
-        record, kind = FakeRecordFolder(), lying(FakeRecallStore, **methods)
-        return RecallSubject(lambda: kind(record))
+        honest = RECALLS[0].build(folder)
+        kind = lying(FakeRecallStore, **methods)
+
+        def lie(make: Callable[[], Any]) -> Callable[[], Any]:
+            def made() -> Any:
+                store = make()
+                store.__class__ = kind
+                return store
+
+            return made
+
+        return replace(honest, store=lie(honest.store), reader=lie(honest.reader), other=lie(honest.other))
 
     return build
 
 
-_close, _open = FakeRecallStore.close, FakeRecallStore.open
+_open, _append, _chunks, _delete = (
+    FakeRecallStore.open,
+    FakeRecallStore.append,
+    FakeRecallStore.chunks,
+    FakeRecallStore.delete_all,
+)
 
 
 def _open_always(self: FakeRecallStore) -> Any:
@@ -77,17 +93,60 @@ def _open_always(self: FakeRecallStore) -> Any:
     return _open(self)
 
 
+def _open_writing(self: FakeRecallStore) -> Any:
+    self._read_only = False
+    return _open(self)
+
+
+def _open_any(self: FakeRecallStore) -> Any:
+    self.folder.tokenizer = ""
+    return _open(self)
+
+
+def _append_behind(self: FakeRecallStore, ids: Any) -> Any:
+    added = _append(self, ids)
+    return replace(added, parts=tuple(replace(part, offset=part.offset + 1) for part in added.parts))
+
+
+def _append_first(self: FakeRecallStore, ids: Any) -> Any:
+    added = _append(self, ids)
+    return replace(added, parts=added.parts[:1])
+
+
+def _forget_numbers(self: FakeRecallStore) -> Any:
+    self.folder.last = 0
+    return _delete(self)
+
+
+def _delete_quietly(self: FakeRecallStore) -> Any:
+    return replace(_delete(self), state="on")
+
+
 RECALL_LIES: tuple[Lie, ...] = (
-    (recall_checks.a_fresh_record_is_on_and_empty, _recall(chunks=lambda self: iter([np.array([1], np.uint32)]))),
+    (
+        recall_checks.a_fresh_record_is_on_and_empty,
+        _recall(chunks=lambda self: iter([StoredChunk(1, np.array([1], np.int32))])),
+    ),
     (
         recall_checks.pieces_are_kept_in_order_over_closing,
-        _recall(chunks=lambda self: iter([np.array(c, np.uint32) for c in self.folder.chunks[::-1]])),
+        _recall(chunks=lambda self: (replace(chunk, ids=chunk.ids[::-1]) for chunk in _chunks(self))),
+    ),
+    (recall_checks.a_piece_lies_where_its_parts_say, _recall(append=_append_behind)),
+    (recall_checks.a_piece_is_cut_where_its_chunk_ends, _recall(append=_append_first)),
+    (
+        recall_checks.the_oldest_chunks_make_room,
+        _recall(append=lambda self, ids: replace(_append(self, ids), evicted=())),
     ),
     (recall_checks.a_second_store_reads_and_does_not_write, _recall(open=_open_always)),
+    (recall_checks.a_reader_changes_nothing_and_takes_no_lock, _recall(open=_open_writing)),
+    (recall_checks.another_tokenizer_is_refused, _recall(open=_open_any)),
+    (recall_checks.a_trouble_pauses_and_passes, _recall(sync=lambda self: StoreState("on", 8))),
     (
         recall_checks.deleting_leaves_an_empty_record_that_goes_on,
         _recall(delete_all=lambda self: replace(self.state(), bytes_on_disk=0)),
     ),
+    (recall_checks.deleting_leaves_an_empty_record_that_goes_on, _recall(delete_all=_forget_numbers)),
+    (recall_checks.a_chunk_that_stays_is_named_until_it_goes, _recall(delete_all=_delete_quietly)),
     (recall_checks.closing_twice_is_harmless, _recall(close=lambda self: None)),
 )
 
