@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,18 @@ class HttpSettings:
     port: int = 8080
     keys: tuple[tuple[str, str], ...] = field(default=())
     drain_grace_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RecallSettings:
+    """The record of ids. `directory` is its own folder, None for one named by the tokenizer in the cache.
+
+    `budget_bytes` of disk are whole chunks. `read_only` drafts from the record and leaves every file as it is.
+    """
+
+    directory: Path | None = None
+    budget_bytes: int = 64 << 20
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,29 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.application.settings import EngineSettings, HttpSettings, ModelSettings, SamplingDefaults
+from tensorfold.application.settings import (
+    EngineSettings,
+    HttpSettings,
+    ModelSettings,
+    RecallSettings,
+    SamplingDefaults,
+)
 
-ENGINE, HTTP, SAMPLING = EngineSettings(), HttpSettings(), SamplingDefaults()
+ENGINE, HTTP, RECALL, SAMPLING = EngineSettings(), HttpSettings(), RecallSettings(), SamplingDefaults()
 MOST_PARALLEL = 64
 MOST_QUEUE = 256
 MOST_ID = 256
 AUTO_BACKEND = "mlx"
 """What `--backend auto` is, on every platform until there is a CUDA backend."""
+_GIB = re.compile(r"(\d{1,9}(\.\d{0,18})?|\.\d{1,18})(/0*[1-9]\d{0,8})?", re.ASCII)
+"""A decimal, or one decimal by a whole number that is not 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +46,15 @@ class GenerationFlags:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Everything a `serve` or `verify` needs to begin."""
+    """Everything a `serve` or `verify` needs to begin. `notes` are lines to say about what was asked for."""
 
     model: ModelSettings
     engine: EngineSettings
     http: HttpSettings
     generation: GenerationFlags
     cache: Path
+    recall: RecallSettings | None = None
+    notes: tuple[str, ...] = ()
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:
@@ -81,6 +93,27 @@ def parallel(text: str) -> int:
     return 0 if text == "auto" else integer(1, MOST_PARALLEL)(text)
 
 
+def gib(text: str) -> int:
+    """An argparse type: bytes of a record's disk, from GiB as a decimal or a fraction such as 1/16."""
+    # Here, because the layout's arrays need a library that `--help` can do without.
+    from tensorfold.domain.recall.layout import CHUNK_BYTES, LEAST_CHUNKS, MOST_CHUNKS
+
+    if _GIB.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GiB such as 0.5 or 1/16")
+    number, _, divisor = text.partition("/")
+    size = Fraction(number) / int(divisor or 1) * 2**30
+    if size < LEAST_CHUNKS * CHUNK_BYTES:
+        least = Fraction(LEAST_CHUNKS * CHUNK_BYTES, 2**30)
+        raise argparse.ArgumentTypeError(
+            f"{text} is less than {LEAST_CHUNKS} chunks of {CHUNK_BYTES >> 20} MiB; {least} is the least that works"
+        )
+    if size > MOST_CHUNKS * CHUNK_BYTES:
+        raise argparse.ArgumentTypeError(
+            f"{text} is more than {MOST_CHUNKS * CHUNK_BYTES >> 30}, the most that positions of 31 bits can number"
+        )
+    return int(size)
+
+
 def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> RunSettings:
     """Settings of a run. Raises RefusedError for what only the environment or several flags together get wrong."""
     streams = flags.parallel or ENGINE.parallel
@@ -113,7 +146,45 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             seed_salt=seed_salt(environment.get("TENSORFOLD_SEED_SALT", "")),
         ),
         cache=cache_folder(environment),
+        recall=recall_settings(flags),
+        notes=recall_notes(flags),
     )
+
+
+def recall_settings(flags: argparse.Namespace) -> RecallSettings | None:
+    """The record that the flags ask for, or None. Raises RefusedError."""
+    folder, size = getattr(flags, "recall_dir", None), getattr(flags, "recall_gib", None)
+    read_only = getattr(flags, "recall_read_only", False)
+    if not getattr(flags, "recall", False) and folder is None and size is None and not read_only:
+        return None
+    size = RECALL.budget_bytes if size is None else size
+    return RecallSettings(None if folder is None else own_folder("--recall-dir", folder), whole_chunks(size), read_only)
+
+
+def own_folder(flag: str, text: str) -> Path:
+    """A folder as an absolute path, `~` expanded. Raises RefusedError."""
+    if not text.strip():
+        raise RefusedError(f"{flag} is empty; give it a folder, or leave it out.")
+    try:
+        return Path(text).expanduser().absolute()
+    except (RuntimeError, OSError):
+        raise RefusedError(f"{flag} names a home that is not known: {text[:200]!r}.") from None
+
+
+def whole_chunks(size: int) -> int:
+    """The largest number of bytes, at most `size`, that is whole chunks of a record."""
+    from tensorfold.domain.recall.layout import CHUNK_BYTES
+
+    return size - size % CHUNK_BYTES
+
+
+def recall_notes(flags: argparse.Namespace) -> tuple[str, ...]:
+    """What is used of a --recall-gib that is no whole number of chunks."""
+    size = getattr(flags, "recall_gib", None)
+    if size is None or (whole := whole_chunks(size)) == size:
+        return ()
+    asked = f"--recall-gib asks for {size / 2**20:.1f} MiB"
+    return (f"{asked}; a record is whole chunks of 4 MiB, so {whole >> 20} MiB are used",)
 
 
 def model_id(flag: str, text: str) -> str:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tensorfold import __version__
-from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, integer, number, parallel
+from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, gib, integer, number, parallel
 
 _COMMANDS = ("serve", "verify")
 _ENVIRONMENT = (
     "Environment: TENSORFOLD_API_KEY holds keys, separated by commas; TENSORFOLD_SEED_SALT is an integer mixed into "
-    "the seed of requests without one; XDG_CACHE_HOME (~/.cache) is where converted models and load checks are kept."
+    "the seed of requests without one; XDG_CACHE_HOME (~/.cache) is where converted models, load checks and records of "
+    "--recall are kept."
 )
 
 
@@ -129,6 +130,23 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     drafting.add_argument(
         "--decode-share", type=number(0, 16), default=ENGINE.decode_share, metavar="X",
         help="part of a prompt slice's time that running replies get before the next slice",
+    )  # fmt: skip
+    recall = parser.add_argument_group("recall")
+    recall.add_argument(
+        "--recall", action="store_true", help="keep a record of the token ids read and written, and draft from it"
+    )
+    recall.add_argument(
+        "--recall-dir", metavar="DIR",
+        help="the record's own folder; without it, one named by the tokenizer in the cache; implies --recall",
+    )  # fmt: skip
+    recall.add_argument(
+        "--recall-gib", type=gib, metavar="GIB",
+        help="disk the record may take, past which the oldest ids go first: a decimal or a fraction, 1/16 (64 MiB) "
+        "without it, from 1/128 to 8, since ids are numbered in 31 bits; implies --recall",
+    )  # fmt: skip
+    recall.add_argument(
+        "--recall-read-only", action="store_true",
+        help="draft from the record and add nothing to it; implies --recall",
     )  # fmt: skip
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.application.settings import EngineSettings, HttpSettings, SamplingDefaults
+from tensorfold.application.settings import EngineSettings, HttpSettings, RecallSettings, SamplingDefaults
+from tensorfold.domain.recall.layout import CHUNK_BYTES, CHUNK_IDS, LEAST_CHUNKS, MOST_CHUNKS
 from tensorfold.entrypoints.cli.parser import parse
-from tensorfold.entrypoints.settings import MOST_QUEUE, RunSettings, run_settings
+from tensorfold.entrypoints.settings import MOST_QUEUE, RECALL, RunSettings, run_settings
+from tests.command_pages import flags
+
+MIB = 1 << 20
 
 EVERY_FLAG = """
     serve demo --backend mlx --context 900 --parallel 3 --host ::1 --port 0 --name m --alias a --alias b --max-tokens 7
@@ -131,3 +137,114 @@ def test_the_salt_is_an_integer_or_blank() -> None:
 
 def test_without_a_cache_home_the_cache_lies_in_the_users_own() -> None:
     assert settings_of("serve", "demo").cache == Path("~/.cache/tensorfold").expanduser()
+
+
+def test_recall_is_off_unless_a_flag_asks_for_it() -> None:
+    assert settings_of("serve", "demo").recall is None
+    assert settings_of("serve", "demo", "--no-drafts").recall is None
+    assert settings_of("verify", "demo").recall is None
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        (["--recall"], RecallSettings(None, 64 * MIB, False)),
+        (["--recall-dir", "ids"], RecallSettings(Path.cwd() / "ids", 64 * MIB, False)),
+        (["--recall-gib", "1/128"], RecallSettings(None, 8 * MIB, False)),
+        (["--recall-read-only"], RecallSettings(None, 64 * MIB, True)),
+        (
+            ["--recall", "--recall-dir", "~/ids", "--recall-gib", "8", "--recall-read-only"],
+            RecallSettings(Path.home() / "ids", 8192 * MIB, True),
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_each_flag_of_the_record_turns_recall_on(words: list[str], made: RecallSettings) -> None:
+    assert settings_of("serve", "demo", *words) == replace(settings_of("serve", "demo"), recall=made)
+
+
+@pytest.mark.parametrize(
+    ("text", "chunks"),
+    [
+        ("1/16", 16), ("0.0625", 16), (".0625", 16), ("1/128", 2), ("3/128", 6), ("8", 2048), ("8.", 2048),
+        ("16/2", 2048), ("0.5/4", 32), ("0.0078125", 2),
+    ],
+)  # fmt: skip
+def test_a_size_of_the_record_is_a_decimal_or_a_fraction(text: str, chunks: int) -> None:
+    made = settings_of("serve", "demo", "--recall-gib", text)
+    assert made.recall is not None
+    assert made.recall.budget_bytes == chunks * CHUNK_BYTES
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize(("text", "chunks", "asked"), [("0.01", 2, "10.2"), ("1/100", 2, "10.2"), ("1/3", 85, "341.3")])
+def test_a_size_between_chunks_is_cut_to_whole_ones_and_that_is_said(text: str, chunks: int, asked: str) -> None:
+    made = settings_of("serve", "demo", "--recall-gib", text)
+    assert made.recall is not None
+    assert made.recall.budget_bytes == chunks * CHUNK_BYTES
+    assert made.notes == (
+        f"--recall-gib asks for {asked} MiB; a record is whole chunks of 4 MiB, so {4 * chunks} MiB are used",
+    )
+
+
+UNDER = "is less than 2 chunks of 4 MiB; 1/128 is the least that works"
+OVER = "is more than 8, the most that positions of 31 bits can number"
+NO_NUMBER = "is not a number of GiB such as 0.5 or 1/16"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("0", f"0 {UNDER}"),
+        ("1/129", f"1/129 {UNDER}"),
+        ("0.0078124", f"0.0078124 {UNDER}"),
+        ("8.000001", f"8.000001 {OVER}"),
+        ("17/2", f"17/2 {OVER}"),
+        ("999999999", f"999999999 {OVER}"),
+        *(
+            (text, f"{text!r} {NO_NUMBER}")
+            for text in (
+                "-1", "1/0", "1/00", "1/2/3", "1/0.5", "1/-2", "nan", "inf", "1e-2", "64MiB", "", " 1", "1_0", "\u0661",
+                "1" * 40, "1\n",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_size_of_the_record_outside_its_limits_is_refused_with_the_limit(
+    text: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["serve", "demo", f"--recall-gib={text}"])
+    line = f"tensorfold serve: argument --recall-gib: {told}; `tensorfold serve --help` shows what there is.\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, line)
+
+
+def test_the_help_has_the_limits_of_the_record_as_the_layout_has_them() -> None:
+    (size,) = [action for group, action in flags("serve") if "--recall-gib" in action.option_strings]
+    assert size.help is not None
+    words = " ".join(size.help.split())
+    least = Fraction(LEAST_CHUNKS * CHUNK_BYTES, 1 << 30)
+    assert f"{Fraction(RECALL.budget_bytes, 1 << 30)} ({RECALL.budget_bytes >> 20} MiB) without it" in words
+    assert f"from {least} to {MOST_CHUNKS * CHUNK_BYTES >> 30}, since ids are numbered in 31 bits" in words
+    assert MOST_CHUNKS * CHUNK_IDS == 1 << 31
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_folder_of_the_record_is_refused(text: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        settings_of("serve", "demo", "--recall-dir", text)
+    assert refused.value.message == "--recall-dir is empty; give it a folder, or leave it out."
+
+
+def test_a_folder_in_an_unknown_home_is_refused() -> None:
+    with pytest.raises(RefusedError) as refused:
+        settings_of("serve", "demo", "--recall-dir", "~nobody-of-that-name/ids")
+    assert refused.value.message == "--recall-dir names a home that is not known: '~nobody-of-that-name/ids'."
+
+
+@pytest.mark.parametrize("flag", [("--recall",), ("--recall-dir", "x"), ("--recall-gib", "1"), ("--recall-read-only",)])
+def test_verify_takes_no_record_of_the_users(flag: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["verify", "demo", *flag])
+    told = f"tensorfold: unrecognized arguments: {' '.join(flag)}; `tensorfold --help` shows what there is.\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, told)
