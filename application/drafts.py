@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tensorfold.application.counters import Counters
+from tensorfold.application.faults import named
 from tensorfold.application.live import Live
 from tensorfold.application.ports.target_model import Chain, Lattice, Path, ProposeSpec, TargetModel, Ticket
 from tensorfold.application.settings import EngineSettings
@@ -198,7 +199,7 @@ class Drafting:
     def _blame(self, name: str, fault: Exception) -> None:
         self._counters.proposer_faults += 1
         if self._counters.proposer_faults <= _LOGGED_FAULTS:
-            self._log(f"draft source {name} failed, this round goes without it: {type(fault).__name__}")
+            self._log(f"draft source {name} failed, this round goes without it: {named(fault)}")
 
 
 def _head_proposal(offer: Chain | Lattice | None) -> Proposal | None:

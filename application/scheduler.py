@@ -13,6 +13,7 @@ from typing import Literal
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine, Outcome
 from tensorfold.application.errors import OverloadedError
+from tensorfold.application.faults import named
 from tensorfold.application.generation import Generation, StreamFactory
 from tensorfold.application.listeners import harmless
 from tensorfold.application.live import Live
@@ -348,7 +349,7 @@ class Scheduler:
         try:
             return self._recorder.began() if self._recorder is not None else 0
         except Exception as fault:
-            self._log(f"the record gave no mark: {fault!r}")
+            self._log(f"the record gave no mark: {named(fault)}")
             return -1
 
     def _close(self, running: Running) -> None:
@@ -360,7 +361,7 @@ class Scheduler:
         try:
             self._recorder.record(stream.tokens, 0, running.mark)
         except Exception as fault:
-            self._log(f"request {running.generation.id} was not recorded: {type(fault).__name__}")
+            self._log(f"request {running.generation.id} was not recorded: {named(fault)}")
 
     # -- integrity -----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import Generation, StreamFactory
 from tensorfold.application.ports.target_model import TargetModel
+from tensorfold.application.recording import Recorder
 from tensorfold.application.replies import Ended, Event, Failed, GenerationRequest, Landed
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings
@@ -75,6 +76,7 @@ def serving(
     max_tokens: int = 64,
     log: Callable[[str], None] = lambda line: None,
     token_bytes: TokenBytes | None = None,
+    recorder: Recorder | None = None,
 ) -> Iterator[Scheduler]:
     """A running scheduler over `model`; stopped, and checked for leftovers, at the end."""
     settings = settings or EngineSettings()
@@ -85,7 +87,7 @@ def serving(
         table = token_bytes or TokenBytes(BYTE_IDS)
         return engine, StreamFactory(context=context, max_tokens=max_tokens, stop_ids=stop_ids, token_bytes=table)
 
-    scheduler = Scheduler(load, settings, clock, counters=counters, log=log)
+    scheduler = Scheduler(load, settings, clock, counters=counters, log=log, recorder=recorder)
     scheduler.start()
     scheduler.wait_ready()
     try:
