@@ -20,7 +20,7 @@ from tokenizers import Tokenizer as Library
 
 from tensorfold.adapters.tokenization.checkpoint_files import MIB, read_bytes
 from tensorfold.adapters.tokenization.decoder_forms import decoder_form
-from tensorfold.adapters.tokenization.identity import tokenizer_identity
+from tensorfold.adapters.tokenization.identity import record_identity, tokenizer_identity
 from tensorfold.adapters.tokenization.token_proof import prove_bytes
 from tensorfold.adapters.tokenization.token_table import TokenTable
 from tensorfold.adapters.tokenization.well_formed import well_formed
@@ -47,8 +47,8 @@ class CheckpointTokenizer:
         self._tokens = tokens
         self._token_bytes = token_bytes
         self._source: bytes | None = source
-        self._identity = ""
-        self._identity_lock = threading.Lock()
+        self._digests = ("", "")
+        self._digest_lock = threading.Lock()
 
     @property
     def vocabulary(self) -> int:
@@ -58,11 +58,12 @@ class CheckpointTokenizer:
     @property
     def identity(self) -> str:
         """Digest of everything that decides which ids a text becomes; worked out when first asked for."""
-        with self._identity_lock:
-            if self._source is not None:
-                self._identity = tokenizer_identity(json.loads(self._source))
-                self._source = None
-            return self._identity
+        return self._digested()[0]
+
+    @property
+    def record_digest(self) -> str:
+        """Digest of vocabulary, merges and added tokens, 64 hexadecimal digits; worked out when first asked for."""
+        return self._digested()[1]
 
     @property
     def token_bytes(self) -> TokenBytes:
@@ -89,6 +90,14 @@ class CheckpointTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included, malformed bytes as U+FFFD; ids without a token have no text."""
         return joined(self._token_bytes, ids).decode("utf-8", "replace")
+
+    def _digested(self) -> tuple[str, str]:
+        with self._digest_lock:
+            if self._source is not None:
+                file = json.loads(self._source)
+                self._digests = (tokenizer_identity(file), record_identity(file))
+                self._source = None
+            return self._digests
 
 
 def joined(token_bytes: TokenBytes, ids: Sequence[int]) -> bytes:

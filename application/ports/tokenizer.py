@@ -28,6 +28,14 @@ class Tokenizer(Protocol):
         ...
 
     @property
+    def record_digest(self) -> str:
+        """Digest of what ids mean: vocabulary, merges and added tokens. 64 hexadecimal digits.
+
+        Tokenizers that cut texts differently but give every id the same text share it, and a record of ids with it.
+        """
+        ...
+
+    @property
     def token_bytes(self) -> TokenBytes:
         """The bytes of every id and the rule that joins them."""
         ...

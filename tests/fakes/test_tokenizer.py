@@ -50,6 +50,8 @@ def test_a_vocabulary_needs_room_for_ordinary_ids() -> None:
 
 def test_different_tables_have_different_identities() -> None:
     assert len({FakeTokenizer(v).identity for v in (64, 300, 512)}) == 3
+    assert len({FakeTokenizer(v).record_digest for v in (64, 300, 512)}) == 3
+    assert FakeTokenizer(300, specials=SPECIALS[::-1]).record_digest != FakeTokenizer(300).record_digest
 
 
 def test_a_conversation_renders_by_role() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from tensorfold.application.ports.tokenizer import RenderedChat, TemplateError
 from tensorfold.domain.conversation.template_traits import TemplateTraits
 from tensorfold.domain.conversation.token_bytes import TokenBytes
+from tensorfold.domain.recall.identity import record_digest
 
 SYSTEM, USER, ASSISTANT, TOOL, END = "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>"
 SPECIALS = (SYSTEM, USER, ASSISTANT, TOOL, END)
@@ -58,6 +59,12 @@ class FakeTokenizer:
     def identity(self) -> str:
         """Digest of the table."""
         return hashlib.sha256(repr((self._table, sorted(self._specials))).encode()).hexdigest()[:16]
+
+    @property
+    def record_digest(self) -> str:
+        """Digest of the table, the special ids as added tokens."""
+        tokens = ((piece.decode("latin-1"), i) for i, piece in enumerate(self._table[: self._plain]))
+        return record_digest(tokens, (), ((i, text, True) for text, i in self._specials.items()))
 
     @property
     def token_bytes(self) -> TokenBytes:

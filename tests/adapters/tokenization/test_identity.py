@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tensorfold.adapters.tokenization.identity import tokenizer_identity
+from tensorfold.adapters.tokenization.identity import record_identity, tokenizer_identity
 from tensorfold.adapters.tokenization.tokenizer import load_tokenizer
 from tests.adapters.tokenization.small_tokenizers import byte_level, saved, sentencepiece
 
@@ -53,6 +53,16 @@ OTHER: dict[str, Callable[[File], Any]] = {
 }
 
 
+# What may change which ids a text gets, and leaves alone what the ids mean.
+CUT_ELSEWHERE = ("normalizer", "pre-tokenizer", "post-processor", "a model option", "an added token's match")
+
+
+def _record(change: Callable[[File], Any]) -> str:
+    file = _file()
+    change(file)
+    return record_identity(file)
+
+
 @pytest.mark.parametrize("what", SAME)
 def test_what_changes_no_id_does_not_change_the_identity(what: str) -> None:
     assert _changed(SAME[what]) == tokenizer_identity(_file())
@@ -63,9 +73,25 @@ def test_what_may_change_an_id_changes_the_identity(what: str) -> None:
     assert _changed(OTHER[what]) != tokenizer_identity(_file())
 
 
+@pytest.mark.parametrize("what", [*SAME, *CUT_ELSEWHERE])
+def test_what_leaves_ids_their_meaning_leaves_a_record_its_digest(what: str) -> None:
+    assert _record((SAME | OTHER)[what]) == record_identity(_file())
+
+
+@pytest.mark.parametrize("what", [what for what in OTHER if what not in CUT_ELSEWHERE])
+def test_what_gives_ids_another_meaning_gives_a_record_another_digest(what: str) -> None:
+    assert _record(OTHER[what]) != record_identity(_file())
+
+
+def test_whether_an_added_token_is_special_is_part_of_a_records_digest() -> None:
+    assert _record(lambda f: f["added_tokens"][0].update(special=False)) != record_identity(_file())
+    assert _record(lambda f: f["added_tokens"][0].update(content="<|other|>")) != record_identity(_file())
+
+
 def test_a_loaded_tokenizer_states_its_files_identity_however_often_it_is_asked(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(saved(tmp_path, byte_level()))
     assert tokenizer.identity == tokenizer.identity == tokenizer_identity(_file())
+    assert tokenizer.record_digest == tokenizer.record_digest == record_identity(_file()) != tokenizer.identity
     assert len(tokenizer.identity) == 64
     assert load_tokenizer(saved(tmp_path, sentencepiece())).identity != tokenizer.identity
 
@@ -74,3 +100,12 @@ def test_a_unigram_vocabulary_has_an_identity_too() -> None:
     file = _file() | {"model": {"type": "Unigram", "vocab": [["a", 0.0], ["b", -1.0]], "unk_id": 0}}
     swapped = _file() | {"model": {"type": "Unigram", "vocab": [["b", -1.0], ["a", 0.0]], "unk_id": 0}}
     assert tokenizer_identity(file) != tokenizer_identity(swapped)
+    assert record_identity(file) != record_identity(swapped)
+    scored = _file() | {"model": {"type": "Unigram", "vocab": [["a", -2.0], ["b", -3.0]], "unk_id": 0}}
+    assert record_identity(file) == record_identity(scored)
+
+
+def test_a_vocabulary_without_merges_has_a_records_digest(tmp_path: Path) -> None:
+    words = {"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}}, "added_tokens": None}
+    assert len(record_identity(words)) == 64
+    assert load_tokenizer(saved(tmp_path, sentencepiece())).record_digest != record_identity(words)

@@ -57,6 +57,10 @@ TOKENIZER_LIES: tuple[Lie, ...] = (
         _tokenizer(identity=property(lambda self: f"{next(_calls)}")),
     ),
     (
+        tokenizer_checks.the_record_digest_names_what_ids_mean,
+        _tokenizer(record_digest=property(lambda self: f"{next(_calls):064x}")),
+    ),
+    (
         tokenizer_checks.unpaired_surrogates_do_not_raise,
         _tokenizer(encode=lambda self, text: list(text.encode("utf-8"))),
     ),

@@ -93,6 +93,14 @@ def the_identity_names_the_tokenizer(subject: TokenizerSubject) -> None:
     assert before == subject.tokenizer.identity == subject.again().identity != ""
 
 
+def the_record_digest_names_what_ids_mean(subject: TokenizerSubject) -> None:
+    """In 64 hexadecimal digits, the same for an equal one."""
+    before = subject.tokenizer.record_digest
+    subject.tokenizer.encode("dog")
+    assert before == subject.tokenizer.record_digest == subject.again().record_digest
+    assert len(before) == 64 and set(before) <= set("0123456789abcdef")
+
+
 def unpaired_surrogates_do_not_raise(subject: TokenizerSubject) -> None:
     """They become some ids."""
     assert isinstance(subject.tokenizer.encode("a\ud800b"), list)
