@@ -1,0 +1,136 @@
+"""When a copy from the record is worth offering, as far as all streams of a server share it: rates, probes, counters.
+
+Written by the engine's thread alone; other threads read finished figures, and emptying the record swaps everything for
+a fresh ledger. Knows no ids and no streams.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorfold.domain.recall.figures import ClassFigures, OfferFigures
+from tensorfold.domain.recall.rates import CLASSES, NAMES, LandingRates
+
+
+@dataclass(frozen=True, slots=True)
+class OfferSettings:
+    """Rules of offering.
+
+    `base_drafts` is the first window (8 rows with the pending one), `widest_drafts` the last. `rest` rounds pass
+    without asking after a copy that landed nothing. `own_drafts` is what a stream's own drafts are taken to land before
+    any were seen, `own_rate` the weight of a new round. A probe is made at the `first_wait`th opportunity that was
+    passed over, a wait that doubles up to `longest_wait` while probes miss. `misses` copies of one class in a row that
+    land nothing close it. A graft is tried every round while grafts land, every `graft_every`th otherwise. At most
+    `cursors` places are followed at once; `recency` is the weight of each next one in a vote, and a branch with
+    `dominant` of the votes is not forked. After an edit a copy is looked for in `resync_rounds` rounds. `eager` offers
+    whatever is found: for proofs, which want many hits and misses.
+    """
+
+    base_drafts: int = 7
+    widest_drafts: int = 127
+    rest: int = 4
+    own_drafts: float = 0.0
+    own_rate: float = 0.15
+    first_wait: int = 8
+    longest_wait: int = 512
+    misses: int = 8
+    graft_every: int = 8
+    cursors: int = 8
+    recency: float = 0.75
+    dominant: float = 0.9
+    resync_rounds: int = 8
+    eager: bool = False
+
+
+@dataclass(slots=True)
+class _Count:
+    offers: int = 0
+    offered: int = 0
+    landed: int = 0
+
+
+class Ledger:
+    """What is known since the record was last empty. The engine's thread writes it; `figures` may be read anywhere."""
+
+    def __init__(self, settings: OfferSettings) -> None:
+        self._settings = settings
+        self.rates = LandingRates(settings.misses)
+        self._counts = [_Count() for _ in CLASSES]
+        self._probes = 0
+        self._missed = 0
+        self._passed = 0
+        self._wait = settings.first_wait
+        self.figures = self._report()
+
+    @property
+    def wait(self) -> int:
+        """Opportunities from one probe to the next."""
+        return self._wait
+
+    def probe_due(self) -> bool:
+        """Whether the next opportunity is to be offered whatever is expected of it."""
+        return self._passed >= self._wait
+
+    def passed_over(self) -> None:
+        """A match was found, and nothing of it was verified: too little was expected, or its rows went elsewhere."""
+        self._passed += 1
+
+    def probe_began(self) -> None:
+        """One stream makes the probe that was due, so that no other makes it too."""
+        self._passed = 0
+
+    def probe_unseen(self) -> None:
+        """The probe was not verified: it says nothing, and the next opportunity is one."""
+        self._passed = max(self._passed, self._wait)
+
+    def probe_ended(self, worthwhile: bool) -> None:
+        """The probe was verified; `worthwhile`: it landed at least one id, and what own drafts land."""
+        settings = self._settings
+        self._probes += 1
+        self._wait = settings.first_wait if worthwhile else min(2 * self._wait, settings.longest_wait)
+
+    def verified(self, kind: int, offered: int, landed: int, missed: bool) -> None:
+        """Of a copy of class `kind`, `offered` ids were verified: `landed` were right, and the next wrong if `missed`."""
+        self.rates.observe(kind, landed, missed)
+        count = self._counts[kind]
+        count.offers += 1
+        count.offered += offered
+        count.landed += landed
+        self._missed += missed and not landed
+        self.figures = self._report()
+
+    def _report(self) -> OfferFigures:
+        counts, base = self._counts, self._settings.base_drafts
+        return OfferFigures(
+            offers=sum(c.offers for c in counts),
+            probes=self._probes,
+            offered_tokens=sum(c.offered for c in counts),
+            landed_tokens=sum(c.landed for c in counts),
+            missed_offers=self._missed,
+            classes=tuple(
+                ClassFigures(
+                    name,
+                    counts[kind].offers,
+                    counts[kind].offered,
+                    counts[kind].landed,
+                    sum(self.rates.chances(kind, base)),
+                )
+                for kind, name in NAMES.items()
+            ),
+        )
+
+
+class OfferPolicy:
+    """The rules and the present ledger, shared by the streams of one server."""
+
+    def __init__(self, settings: OfferSettings | None = None) -> None:
+        self.settings = settings or OfferSettings()
+        self.ledger = Ledger(self.settings)
+
+    def figures(self) -> OfferFigures:
+        """What copies did so far; from any thread."""
+        return self.ledger.figures
+
+    def reset(self) -> None:
+        """Forget every rate and count; from any thread. What a running round still writes goes to the old ledger."""
+        self.ledger = Ledger(self.settings)
