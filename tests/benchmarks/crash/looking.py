@@ -1,0 +1,132 @@
+"""Runs scenarios on a simulated disk and opens what a power cut at each of their moments could leave."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tensorfold.domain.recall.layout import Ids
+from tests.benchmarks.crash.check import Verdict, check, equal_ids, opened, read_by_a_reader
+from tests.benchmarks.crash.corpus import VOCABULARY, Corpus
+from tests.benchmarks.crash.disk import SimulatedDisk
+from tests.benchmarks.crash.images import Image, every_image, some_images
+from tests.benchmarks.crash.journal import Journal, chunk_sequence
+from tests.benchmarks.crash.scenarios import SCENARIOS, Stage, going_on
+from tests.benchmarks.crash.tally import Tally
+from tests.benchmarks.crash.writer import Shape
+
+SHAPES = (Shape(128, 3, VOCABULARY), Shape(256, 2, VOCABULARY), Shape(256, 4, VOCABULARY), Shape(1024, 2, VOCABULARY))
+LIVES = 3
+"""A machine loses power at most this often in one run: the second and third cuts hit what the one before left."""
+READ_EACH, FLIP_EACH, KEEP_EACH = 16, 4, 24
+"""One image in so many is also read by a reader, gets a flipped bit, and is kept for streams to copy from."""
+
+
+@dataclass(slots=True)
+class Looker:
+    """Looks at every moment of what runs on a disk; `most` images of one moment, above it `sampled` by chance.
+
+    `kept` are records as they were loaded from some images, for streams.
+    """
+
+    tally: Tally
+    rng: random.Random
+    corpus: Corpus
+    most: int = 1500
+    sampled: int = 40
+    kept: list[dict[int, Ids]] = field(default_factory=list)
+    _next: list[tuple[Image, Verdict]] = field(default_factory=list)
+    _seen: int = 0
+
+    def run(self, name: str, shape: Shape) -> None:
+        """One scenario on an empty machine, then the next lives of some of its images."""
+        disk, journal = SimulatedDisk(), Journal(shape.chunk_ids, VOCABULARY)
+        self._live(name, 1, Stage(disk, journal, shape, self._pieces(), self.rng))
+
+    def _live(self, name: str, life: int, stage: Stage) -> None:
+        self._next, self._seen = [], 0
+        where = f"{name}, life {life}, chunks of {stage.shape.chunk_ids}"
+        stage.disk.moment = lambda change: self._moment(f"{where}, after {change}", life, stage)
+        (SCENARIOS[name] if life == 1 else going_on)(stage)
+        self.tally.blame(where, stage.journal.faults)
+        following, self._next = self._next, []
+        for image, verdict in following if life < LIVES else []:
+            journal = Journal.after(image.files or {}, verdict.loaded, stage.shape.chunk_ids, VOCABULARY)
+            self._live(name, life + 1, Stage(SimulatedDisk(image.files), journal, stage.shape, stage.pieces, self.rng))
+
+    def _moment(self, where: str, life: int, stage: Stage) -> None:
+        images = every_image(stage.disk, self.most if life == 1 else self.most // 10)
+        if images is None:
+            self.tally.sampled_moments += 1
+            images = list(some_images(stage.disk, self.sampled, self.rng))
+        else:
+            self.tally.whole_moments += 1
+        for image in images:
+            self._look(where, life, image, stage)
+
+    def _look(self, where: str, life: int, image: Image, stage: Stage) -> None:
+        verdict = check(image, stage.journal, stage.shape)
+        self.tally.saw(image, image.kind if life == 1 else f"cut {life}")
+        self.tally.blame(where, verdict.broken, image)
+        self.tally.never_written += verdict.never_written
+        self.tally.images_with_loss += verdict.lost > 0
+        self.tally.ids_lost += verdict.lost
+        if verdict.broken:
+            return
+        seen = self.tally.all_images
+        if seen % FLIP_EACH == 0:
+            self._flip(where, image, verdict, stage.shape)
+        if seen % READ_EACH == 0:
+            self._read(where, image, verdict, stage.shape)
+        if seen % KEEP_EACH == 0 and verdict.loaded:
+            self.kept.append(verdict.loaded)
+        self._seen += 1
+        # Two of the images of a run, each with the same chance, are lived on from.
+        if len(self._next) < 2:
+            self._next.append((image, verdict))
+        elif (place := self.rng.randrange(self._seen)) < 2:
+            self._next[place] = (image, verdict)
+
+    def _flip(self, where: str, image: Image, verdict: Verdict, shape: Shape) -> None:
+        """One flipped bit in one file: the record opens, and at most one id is another."""
+        files = {name: data for name, data in (image.files or {}).items() if data}
+        if not files:
+            return
+        name = self.rng.choice(sorted(files))
+        bit = self.rng.randrange(8 * len(files[name]))
+        data = bytearray(files[name])
+        data[bit // 8] ^= 1 << bit % 8
+        flipped = Image((image.files or {}) | {name: bytes(data)}, "flip")
+        found, _ = opened(flipped, shape)
+        self.tally.saw(flipped, "flipped bit" if chunk_sequence(name) is not None else "flipped bit in identity")
+        if not found.broken and (differ := equal_ids(found.loaded, verdict.loaded)) > 1:
+            found.broken.append(f"{differ} words changed")
+        self.tally.blame(f"{where}, bit {bit} of {name} flipped", found.broken, flipped)
+        if found.loaded and not found.broken and self.rng.random() < FLIP_EACH / KEEP_EACH:
+            self.kept.append(found.loaded)
+
+    def _read(self, where: str, image: Image, verdict: Verdict, shape: Shape) -> None:
+        loaded = read_by_a_reader(image, shape)
+        if differ := equal_ids(loaded, verdict.loaded):
+            self.tally.blame(f"{where}, read only", [f"a reader sees {differ} other words than a writer"], image)
+
+    def _pieces(self) -> Iterator[Ids]:
+        while True:
+            yield self.corpus.piece(self.rng)
+
+
+def look(tally: Tally, corpus: Corpus, images: int, seed: int) -> list[dict[int, Ids]]:
+    """Every scenario in every shape, by new chances again and again, until `images` more were opened.
+
+    Returns the records kept for streams.
+    """
+    looker = Looker(tally, random.Random(seed), corpus)
+    end = tally.all_images + images
+    while tally.all_images < end:
+        for name in SCENARIOS:
+            for shape in SHAPES:
+                looker.run(name, shape)
+                if tally.all_images >= end:
+                    return looker.kept
+    return looker.kept

@@ -1,0 +1,86 @@
+"""A record's writer on any folder, with small chunks and a clock of its own, whose every step goes into a journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensorfold.adapters.filesystem.record_files import RecordFiles
+from tensorfold.adapters.filesystem.record_store import RecordStore
+from tensorfold.application.ports.stores import StoreState
+from tensorfold.domain.recall.identity import RecordIdentity
+from tensorfold.domain.recall.layout import ID_BYTES, Ids
+from tests.benchmarks.crash.journal import Journal
+from tests.benchmarks.crash.watched import WatchedFiles
+from tests.fakes.clock import FakeClock
+
+IDLE_S = 5.0
+"""Without writes for this long, what was written is durable at the next look."""
+ENOUGH_FREE = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Chunks of `chunk_ids`, of which a budget holds `chunks`; ids below `vocabulary`."""
+
+    chunk_ids: int
+    chunks: int
+    vocabulary: int
+
+    @property
+    def budget_bytes(self) -> int:
+        """The budget, in bytes."""
+        return self.chunks * self.chunk_ids * ID_BYTES
+
+    @property
+    def identity(self) -> RecordIdentity:
+        """One tokenizer for all."""
+        return RecordIdentity("5a" * 32, self.vocabulary, "hash")
+
+
+def store_on(files: RecordFiles, shape: Shape, clock: FakeClock, *, read_only: bool = False) -> RecordStore:
+    """A store of the product on `files`, not yet opened."""
+    return RecordStore(
+        files, shape.identity, budget_bytes=shape.budget_bytes, read_only=read_only, free_bytes=lambda: ENOUGH_FREE,
+        clock=clock, log=lambda line: None, folder="the record", chunk_ids=shape.chunk_ids,
+    )  # fmt: skip
+
+
+class Writer:
+    """One server's use of a record. Steps may be cut off at any change that reaches `files`."""
+
+    def __init__(self, files: RecordFiles, shape: Shape, journal: Journal) -> None:
+        self.journal = journal
+        self.clock = FakeClock()
+        self.store = store_on(WatchedFiles(files, journal), shape, self.clock)
+
+    def open(self) -> dict[int, Ids]:
+        """Take the record and read it; by sequence. A record that may not be written is a fault."""
+        state = self.store.open()
+        if state.state != "on":
+            self.journal.faults.append(f"opened as {state.state}: {state.reason}")
+        return {chunk.sequence: chunk.ids for chunk in self.store.chunks()}
+
+    def append(self, piece: Ids) -> None:
+        """Add a piece."""
+        appended = self.store.append(piece)
+        self.journal.appended(piece, appended.parts)
+
+    def idle(self) -> None:
+        """Let the time pass after which everything is durable."""
+        self.clock.advance(IDLE_S)
+        if self.store.sync().state == "on":
+            self.journal.synced()
+
+    def delete(self) -> StoreState:
+        """Empty the record."""
+        state = self.store.delete_all()
+        if state.state == "on":
+            self.journal.deleted()
+        else:
+            self.journal.faults.append(f"emptying left it {state.state}: {state.reason}")
+        return state
+
+    def close(self) -> None:
+        """End in order."""
+        self.store.close()
+        self.journal.synced()
