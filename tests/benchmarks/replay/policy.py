@@ -1,0 +1,60 @@
+"""What is compared: a policy remembers requests and gives draft sources, as a server's record does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tensorfold.domain.drafting.copies import CopySourceFactory
+from tensorfold.domain.drafting.sources import DraftSourceFactory
+
+
+class Policy(Protocol):
+    """One way to draft. Every stream has its own drafts too, whatever the policy."""
+
+    @property
+    def name(self) -> str:
+        """The policy's name in the table."""
+        ...
+
+    @property
+    def sources(self) -> Sequence[DraftSourceFactory]:
+        """The sources of a stream, first asked first; the last is the one whose look-ups are timed and counted."""
+        ...
+
+    def remember(self, run: Sequence[int]) -> None:
+        """Take in what a request read and wrote."""
+        ...
+
+
+class Off:
+    """Own drafts and copies from the stream's own context, as without Recall."""
+
+    name = "off"
+
+    def __init__(self) -> None:
+        self.sources: tuple[DraftSourceFactory, ...] = (CopySourceFactory(),)
+
+    def remember(self, run: Sequence[int]) -> None:
+        """Nothing is kept."""
+
+
+class WithSource:
+    """As off, with one more source; `keep` is told of every run."""
+
+    def __init__(self, name: str, factory: DraftSourceFactory, keep: Keep, *, own_context: bool = True) -> None:
+        self.name = name
+        self.sources: tuple[DraftSourceFactory, ...] = (*((CopySourceFactory(),) if own_context else ()), factory)
+        self._keep = keep
+
+    def remember(self, run: Sequence[int]) -> None:
+        """Add a run to what the source looks in."""
+        self._keep(run)
+
+
+class Keep(Protocol):
+    """Takes in a run."""
+
+    def __call__(self, run: Sequence[int], /) -> None:
+        """Remember `run`."""
+        ...
