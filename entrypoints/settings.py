@@ -57,6 +57,15 @@ class RunSettings:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateSettings:
+    """Where releases are looked for and whether a start looks; `address` None is the package's own."""
+
+    address: ProjectAddress | None
+    check: bool
+    cache: Path
+
+
 def integer(least: int, most: int) -> Callable[[str], int]:
     """An argparse type: an integer from `least` to `most`."""
 
@@ -213,6 +222,19 @@ def seed_salt(text: str) -> int:
         return int(text)
     except ValueError:
         raise RefusedError(f"TENSORFOLD_SEED_SALT is {text[:40]!r}; it must be an integer, or blank for 0.") from None
+
+
+def update_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> UpdateSettings:
+    """Settings of the release check and of `update`. Raises RefusedError."""
+    off = environment.get("TENSORFOLD_NO_UPDATE_CHECK", "").strip().lower() in ("1", "true", "yes", "on")
+    given = environment.get("TENSORFOLD_PROJECT_URL", "").strip()
+    address = read_address(given)
+    if given and address is None:
+        raise RefusedError(
+            f"TENSORFOLD_PROJECT_URL is {given[:200]!r}; it must be https://HOST/OWNER/NAME, or blank for the package's "
+            "own address."
+        )
+    return UpdateSettings(address, not (off or getattr(flags, "no_update_check", False)), cache_folder(environment))
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:

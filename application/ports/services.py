@@ -68,7 +68,11 @@ class ReleaseFeed(Protocol):
     """Where new versions are announced."""
 
     def latest(self, timeout: float) -> Release | None:
-        """The newest release, or None when it cannot be learned."""
+        """The newest release, or None when it cannot be learned in `timeout` seconds, all told."""
+        ...
+
+    def changelog(self, tag: str, timeout: float) -> str | None:
+        """The changelog's text at a release's tag, or None when it cannot be learned in `timeout` seconds."""
         ...
 
 

@@ -81,9 +81,27 @@ def _fake_link(folder: Path) -> LinkSubject:
 
 LINKS: tuple[Candidate[LinkSubject], ...] = (Candidate("fake", _fake_link),)
 
+
+def _site_feed(folder: Path) -> ServiceSubject:
+    from tensorfold.adapters.releases.feed import SiteReleaseFeed
+    from tensorfold.application.releases import read_address
+    from tests.fakes.release_site import ReleaseSite
+
+    site = ReleaseSite()
+    site.announce("v1.2.3")
+    site.publish("v1.2.3", b"# Changes\n\n## 1.2.3\n")
+    address = read_address(site.page)
+    assert address is not None
+    return ServiceSubject(folder, feed=SiteReleaseFeed(address))
+
+
 SERVICES: tuple[Candidate[ServiceSubject], ...] = (
-    Candidate("fake_feed", lambda folder: ServiceSubject(folder, feed=FakeReleaseFeed(Release("v1.2.3", "notes")))),
+    Candidate(
+        "fake_feed",
+        lambda folder: ServiceSubject(folder, feed=FakeReleaseFeed(Release("v1.2.3", "notes"), "## 1.2.3\n")),
+    ),
     Candidate("fake_feed_out_of_reach", lambda folder: ServiceSubject(folder, feed=FakeReleaseFeed())),
+    Candidate("site", _site_feed),
     Candidate("fake_writer", lambda folder: ServiceSubject(folder, writer=FakeReportWriter())),
 )
 

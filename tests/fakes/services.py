@@ -12,14 +12,20 @@ from tensorfold.application.ports.services import Release
 class FakeReleaseFeed:
     """Announces `release`; None is a feed that cannot be reached. `asked` keeps the timeouts it was given."""
 
-    def __init__(self, release: Release | None = None) -> None:
+    def __init__(self, release: Release | None = None, changes: str | None = None) -> None:
         self.release = release
+        self.changes = changes
         self.asked: list[float] = []
 
     def latest(self, timeout: float) -> Release | None:
         """As set."""
         self.asked.append(timeout)
         return self.release
+
+    def changelog(self, tag: str, timeout: float) -> str | None:
+        """The changes set, at the tag of the release that is set."""
+        self.asked.append(timeout)
+        return self.changes if self.release is not None and tag == self.release.tag else None
 
 
 class FakeReportWriter:

@@ -29,6 +29,17 @@ def a_release_has_a_comparable_tag(subject: ServiceSubject) -> None:
     assert release is None or (re.fullmatch(r"v\d+\.\d+\.\d+", release.tag) and release.notes)
 
 
+def a_release_brings_its_changelog_and_an_unknown_tag_none(subject: ServiceSubject) -> None:
+    """Text, or nothing where it cannot be learned; a tag that was never announced has no text."""
+    if subject.feed is None:
+        return
+    release = subject.feed.latest(0.5)
+    if release is not None:
+        changes = subject.feed.changelog(release.tag, 0.5)
+        assert changes is None or release.tag[1:] in changes
+    assert subject.feed.changelog("v999999.0.0", 0.5) is None
+
+
 def a_report_is_one_file_that_names_every_figure(subject: ServiceSubject) -> None:
     """With its title; writing again replaces it."""
     if subject.writer is None:

@@ -209,6 +209,13 @@ SERVICE_LIES: tuple[Lie, ...] = (
         lambda folder: ServiceSubject(folder, feed=FakeReleaseFeed(Release("latest", "notes"))),
     ),
     (
+        feed_and_report_checks.a_release_brings_its_changelog_and_an_unknown_tag_none,
+        lambda folder: ServiceSubject(
+            folder,
+            feed=lying(FakeReleaseFeed, changelog=lambda self, tag, timeout: "")(Release("v1.0.0", "notes")),
+        ),
+    ),
+    (
         feed_and_report_checks.a_report_is_one_file_that_names_every_figure,
         lambda folder: ServiceSubject(
             folder,
