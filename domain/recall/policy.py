@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorfold.domain.recall.figures import ClassFigures, OfferFigures
-from tensorfold.domain.recall.rates import CLASSES, NAMES, LandingRates
+from tensorfold.domain.recall.rates import NAMES, LandingRates
 
 
 @dataclass(frozen=True, slots=True)
 class OfferSettings:
     """Rules of offering.
 
-    `base_drafts` is the first window (8 rows with the pending one), `widest_drafts` the last. `rest` rounds pass
+    `base_drafts` is the first window (8 rows with the pending one), `resumed_drafts` the first one of a copy resumed
+    after an edit, `widest_drafts` the last. `rest` rounds pass
     without asking after a copy that landed nothing. `own_drafts` is what a stream's own drafts are taken to land before
     any were seen, `own_rate` the weight of a new round. A probe is made at the `first_wait`th opportunity that was
     passed over, a wait that doubles up to `longest_wait` while probes miss. `misses` copies of one class in a row that
@@ -27,26 +28,20 @@ class OfferSettings:
     """
 
     base_drafts: int = 7
+    resumed_drafts: int = 15
     widest_drafts: int = 127
     rest: int = 4
     own_drafts: float = 0.0
     own_rate: float = 0.15
     first_wait: int = 8
     longest_wait: int = 512
-    misses: int = 8
+    misses: int = 6
     graft_every: int = 8
     cursors: int = 8
     recency: float = 0.75
     dominant: float = 0.9
-    resync_rounds: int = 8
+    resync_rounds: int = 16
     eager: bool = False
-
-
-@dataclass(slots=True)
-class _Count:
-    offers: int = 0
-    offered: int = 0
-    landed: int = 0
 
 
 class Ledger:
@@ -55,12 +50,11 @@ class Ledger:
     def __init__(self, settings: OfferSettings) -> None:
         self._settings = settings
         self.rates = LandingRates(settings.misses)
-        self._counts = [_Count() for _ in CLASSES]
+        self._classes = tuple(ClassFigures(NAMES[kind], 0, 0, 0, self._expected(kind)) for kind in range(len(NAMES)))
         self._probes = 0
         self._missed = 0
         self._passed = 0
         self._wait = settings.first_wait
-        self.figures = self._report()
 
     @property
     def wait(self) -> int:
@@ -84,40 +78,39 @@ class Ledger:
         self._passed = max(self._passed, self._wait)
 
     def probe_ended(self, worthwhile: bool) -> None:
-        """The probe was verified; `worthwhile`: it landed at least one id, and what own drafts land."""
+        """The probe was verified; `worthwhile`: it landed at least one id, and no fewer than own drafts land."""
         settings = self._settings
         self._probes += 1
         self._wait = settings.first_wait if worthwhile else min(2 * self._wait, settings.longest_wait)
 
     def verified(self, kind: int, offered: int, landed: int, missed: bool) -> None:
-        """Of a copy of class `kind`, `offered` ids were verified: `landed` were right, and the next wrong if `missed`."""
+        """`offered` ids of a class's copy were verified: `landed` were right in a row, and the next wrong if `missed`."""
         self.rates.observe(kind, landed, missed)
-        count = self._counts[kind]
-        count.offers += 1
-        count.offered += offered
-        count.landed += landed
         self._missed += missed and not landed
-        self.figures = self._report()
-
-    def _report(self) -> OfferFigures:
-        counts, base = self._counts, self._settings.base_drafts
-        return OfferFigures(
-            offers=sum(c.offers for c in counts),
-            probes=self._probes,
-            offered_tokens=sum(c.offered for c in counts),
-            landed_tokens=sum(c.landed for c in counts),
-            missed_offers=self._missed,
-            classes=tuple(
-                ClassFigures(
-                    name,
-                    counts[kind].offers,
-                    counts[kind].offered,
-                    counts[kind].landed,
-                    sum(self.rates.chances(kind, base)),
-                )
-                for kind, name in NAMES.items()
-            ),
+        before, classes = self._classes[kind], list(self._classes)
+        classes[kind] = ClassFigures(
+            before.match,
+            before.offers + 1,
+            before.offered_tokens + offered,
+            before.landed_tokens + landed,
+            self._expected(kind),
         )
+        self._classes = tuple(classes)
+
+    def figures(self) -> OfferFigures:
+        """The counts as they stand. Classes are read at once, so that totals agree with them."""
+        classes = self._classes
+        return OfferFigures(
+            offers=sum(c.offers for c in classes),
+            probes=self._probes,
+            offered_tokens=sum(c.offered_tokens for c in classes),
+            landed_tokens=sum(c.landed_tokens for c in classes),
+            missed_offers=self._missed,
+            classes=classes,
+        )
+
+    def _expected(self, kind: int) -> float:
+        return sum(self.rates.chances(kind, self._settings.base_drafts))
 
 
 class OfferPolicy:
@@ -129,7 +122,7 @@ class OfferPolicy:
 
     def figures(self) -> OfferFigures:
         """What copies did so far; from any thread."""
-        return self.ledger.figures
+        return self.ledger.figures()
 
     def reset(self) -> None:
         """Forget every rate and count; from any thread. What a running round still writes goes to the old ledger."""

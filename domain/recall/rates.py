@@ -14,23 +14,17 @@ RESUMED_IDS = 3
 RESUMED_LENGTHS = range(RESUMED_IDS, RESUMED_IDS + KEY_IDS)
 """Lengths of a resumed copy; behind as many fresh ids as a key holds it is a copy like others."""
 
-_RESUMED, _SHORT, _MIDDLE, _LONG = range(4)
-CLASSES = (
-    MatchClass(RESUMED_IDS, 0.75, 0.92),
-    MatchClass(KEY_IDS, 0.70, 0.90),
-    MatchClass(32, 0.82, 0.94),
-    MatchClass(64, 0.92, 0.97),
-)
-"""Ascending lengths, as a landing curve wants them: a resumed copy is counted at the length it was resumed with."""
-NAMES = {_SHORT: "16-31", _MIDDLE: "32-63", _LONG: "64+", _RESUMED: "resumed"}
-"""What the classes are called in reports, in the order reported."""
+CLASSES = (MatchClass(KEY_IDS, 0.70, 0.90), MatchClass(32, 0.82, 0.94), MatchClass(64, 0.92, 0.97))
+"""Copies by the length of their match."""
+RESUMED = MatchClass(RESUMED_IDS, 0.75, 0.92)
+"""Copies resumed after an edit."""
+NAMES = ("16-31", "32-63", "64+", "resumed")
+"""What the classes are called in reports. Their numbers, which a class is known by, are their places here."""
 
 
 def match_class(length: int, resumed: bool = False) -> int:
-    """The class (an index of CLASSES) of a match of `length` ids, or of a copy resumed after an edit."""
-    if resumed:
-        return _RESUMED
-    return _LONG if length >= 64 else _MIDDLE if length >= 32 else _SHORT
+    """The number of the class of a match of `length` ids, or of a copy resumed after an edit."""
+    return 3 if resumed else 2 if length >= CLASSES[2].least else 1 if length >= CLASSES[1].least else 0
 
 
 class LandingRates:
@@ -42,23 +36,23 @@ class LandingRates:
 
     def __init__(self, misses: int) -> None:
         self._misses = misses
-        self._curve = LandingCurve(CLASSES)
-        self._prior = LandingCurve(CLASSES)
-        self._missed = [0] * len(CLASSES)
+        self._curves = [LandingCurve([kind]) for kind in (*CLASSES, RESUMED)]
+        self._priors = [LandingCurve([kind]) for kind in (*CLASSES, RESUMED)]
+        self._missed = [0] * len(NAMES)
 
     def chances(self, kind: int, count: int) -> tuple[float, ...]:
         """Unconditional chances of drafts 1 .. `count` of a copy of class `kind`; all 0 while the class is closed."""
         if self._missed[kind] >= self._misses:
             return (0.0,) * count
-        return self._curve.chances(CLASSES[kind].least, count)
+        return self._curves[kind].chances(KEY_IDS, count)
 
     def prior(self, kind: int, count: int) -> tuple[float, ...]:
         """What `chances` were before anything landed or missed."""
-        return self._prior.chances(CLASSES[kind].least, count)
+        return self._priors[kind].chances(KEY_IDS, count)
 
     def observe(self, kind: int, landed: int, missed: bool) -> None:
         """Of a copy of class `kind` the first `landed` ids were right, and when `missed` the next was wrong."""
-        self._curve.observe(CLASSES[kind].least, landed, missed)
+        self._curves[kind].observe(KEY_IDS, landed, missed)
         if landed:
             self._missed[kind] = 0
         elif missed:

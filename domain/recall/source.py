@@ -85,7 +85,7 @@ class RecallSource:
         if self._rest or limit < 1:
             return None
         if self._cursors.follow(tokens):
-            self._window = self._settings.base_drafts
+            self._window = self._settings.resumed_drafts if self._cursors.resumed else self._settings.base_drafts
         offer = self._offer = self._choose(tokens, limit) if self._cursors.live else None
         if offer is None:
             return None
@@ -103,10 +103,13 @@ class RecallSource:
         kind = match_class(live[0].length, self._cursors.resumed)
         # The record keeps LEAD_IDS before what a request newly read: a repeated one may match no further back.
         repeat = live[0].length >= len(tokens) - self._prompt + min(self._prompt, LEAD_IDS)
-        drafts = self._drafts(votes, ledger.rates.chances(kind, count), limit)
+        rates = ledger.rates.prior if settings.eager else ledger.rates.chances
+        drafts = self._drafts(votes, rates(kind, count), limit)
+        if not drafts.tokens:
+            return None
         offer = _Offer(drafts, len(tokens), self._cursors.era, kind, ledger, repeat)
-        if not drafts.tokens or settings.eager:
-            return offer if drafts.tokens else None
+        if settings.eager:
+            return offer
         wanted = drafts.expected > self._own
         if not wanted:
             if self._tree_rows > 0 and not self._graft_wait and drafts.expected > 0.0 and not ledger.probe_due():
@@ -135,8 +138,12 @@ class RecallSource:
 
     def _drafts(self, votes: Sequence[Vote], chances: Sequence[float], limit: int) -> Drafts:
         """A chain, or a tree where one is verified and expected to land more."""
-        chain = likeliest(votes, chances, min(limit, self._chain_rows))
-        if self._tree_rows < 1 or len(votes) == 1:
+        rows = min(limit, self._chain_rows)
+        if len(votes) == 1:
+            ids = votes[0].ids[:rows]
+            return Drafts(ids, tuple(chances[: len(ids)]))
+        chain = likeliest(votes, chances, rows)
+        if self._tree_rows < 1:
             return chain
         tree = spread(votes, chances, min(limit, self._tree_rows), self._settings.dominant)
         return tree if tree.parents is not None and tree.expected > chain.expected else chain
@@ -166,7 +173,9 @@ class RecallSource:
         landed = min(landing.landed, kept)
         missed = landing.missed and landed == landing.landed
         ledger.verified(offer.kind, rows, landed, missed)
-        if offer.probe:
+        if offer.probe and not (landed or missed):
+            ledger.probe_unseen()
+        elif offer.probe:
             ledger.probe_ended(landed >= max(1.0, self._own))
         if missed:
             self._window = settings.base_drafts
