@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.releases import ProjectAddress, read_address
 from tensorfold.application.settings import (
     EngineSettings,
     HttpSettings,
@@ -231,8 +232,8 @@ def update_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -
     address = read_address(given)
     if given and address is None:
         raise RefusedError(
-            f"TENSORFOLD_PROJECT_URL is {given[:200]!r}; it must be https://HOST/OWNER/NAME, or blank for the package's "
-            "own address."
+            f"TENSORFOLD_PROJECT_URL is {given[:200]!r}; it must be https://HOST/OWNER/NAME, or blank for the "
+            "package's own address."
         )
     return UpdateSettings(address, not (off or getattr(flags, "no_update_check", False)), cache_folder(environment))
 
