@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 
 from tensorfold.application.planting import Tally
 from tensorfold.application.replies import ReplyStats
+from tensorfold.domain.recall.source import RECALL
 from tensorfold.domain.sampling import Sampling
 
 LEAST_KEPT = 100
 LEAST_REFUSED = 100
 LEAST_SHARED = 10
+LEAST_COPIED = 100
+"""Tokens copied from the record that must land, and that must miss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,24 @@ class Difference:
 
 
 @dataclass(slots=True)
+class Copies:
+    """Tokens copied from the record: landed and missed. `lands`: whether any should land at all."""
+
+    landed: int = 0
+    missed: int = 0
+    lands: bool = True
+
+    def lacks(self) -> tuple[str, ...]:
+        """What must still be copied."""
+        lacks = []
+        if self.lands and self.landed < LEAST_COPIED:
+            lacks.append(f"{self.landed} copied tokens landed, at least {LEAST_COPIED} are needed")
+        if self.missed < LEAST_COPIED:
+            lacks.append(f"{self.missed} copied tokens missed, at least {LEAST_COPIED} are needed")
+        return tuple(lacks)
+
+
+@dataclass(slots=True)
 class Row:
     """What one mode compared and saw."""
 
@@ -55,6 +76,7 @@ class Row:
     widest: int = 0
     counts_drafts: bool = True
     shared: int | None = None
+    copies: Copies | None = None
     note: str = ""
 
     @property
@@ -72,6 +94,8 @@ class Row:
         lacks = []
         if self.shared is not None and self.shared < LEAST_SHARED:
             lacks.append(f"{self.shared} rounds were shared, at least {LEAST_SHARED} are needed")
+        if self.copies is not None:
+            lacks += self.copies.lacks()
         if not self.counts_drafts:
             return tuple(lacks)
         if self.kept < LEAST_KEPT:
@@ -90,6 +114,10 @@ class Row:
             pair = self.drafts.setdefault(source.source, [0, 0])
             pair[0] += source.drafted
             pair[1] += source.kept
+            # Windows that the record shared with other sources are left out: whose draft landed there is not told.
+            if self.copies is not None and source.source == RECALL:
+                self.copies.landed += source.kept
+                self.copies.missed += source.drafted - source.kept
 
 
 @dataclass(frozen=True, slots=True)

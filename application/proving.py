@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
-from tensorfold.application.generation import Generation
 from tensorfold.application.planting import PlantedDrafts, Shape
 from tensorfold.application.ports.tokenizer import Tokenizer
-from tensorfold.application.proof import Case, Difference, Report, Row
-from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationRequest, Landed, ReplyStats
+from tensorfold.application.proof import Case, Report, Row
+from tensorfold.application.proof_runner import ProofRunner, Read
+from tensorfold.application.proving_record import RecordRows, RecordUnderProof
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.domain.sampling import Sampling
 
@@ -26,40 +25,6 @@ _TEXTS = (
     "Heads or tails? Yes or no? Left or right? Answer:",
 )
 _PROMPT_IDS = 24
-_REPLY = 48
-_WAIT_S = 600.0
-
-
-@dataclass(slots=True)
-class _Read:
-    """A request being read to its end."""
-
-    generation: Generation
-    ids: list[int] = field(default_factory=list)
-    prints: list[int] = field(default_factory=list)
-    stats: ReplyStats | None = None
-    failure: str = ""
-
-    def finish(self) -> _Read:
-        """Read until the reply ends."""
-        while (event := self.generation.next(_WAIT_S)) is not None:
-            if isinstance(event, Landed):
-                self.take(event)
-            elif isinstance(event, Ended):
-                self.stats = event.stats
-                return self
-            elif isinstance(event, Failed):
-                self.failure = event.message
-                return self
-            elif isinstance(event, Cancelled):
-                return self
-        self.failure = f"nothing came for {_WAIT_S:.0f} seconds"
-        return self
-
-    def take(self, event: Landed) -> None:
-        """Keep what landed."""
-        self.ids += event.ids
-        self.prints += event.prints
 
 
 class Prover:
@@ -72,10 +37,14 @@ class Prover:
         say: Callable[[str], None] = lambda line: None,
         *,
         seed: int = 1,
+        record: RecordUnderProof | None = None,
     ) -> None:
+        """`record` is what the scheduler's engine drafts from and records to; without it the record is not proved."""
         self._scheduler = scheduler
         self._limits = scheduler.engine.model.limits
+        self._runner = ProofRunner(scheduler)
         self._tokenizer = tokenizer
+        self._record = record
         self._say = say
         self._seed = seed
 
@@ -92,6 +61,8 @@ class Prover:
         mixed = (*kinds["greedy"], *kinds["sampled"])
         rows.append(self._crowd(mixed, chain))
         rows.append(self._leaving(mixed))
+        if self._record is not None and chain >= 2:
+            rows += RecordRows(self._runner, self._record, self._tell).run(mixed)
         return Report(tuple(rows), self._reasons(rows))
 
     def _reasons(self, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -116,18 +87,9 @@ class Prover:
         for index, text in enumerate(_TEXTS):
             prompt = tuple(self._tokenizer.encode(text))[:_PROMPT_IDS] or (0,)
             sampling = Sampling() if greedy else _sampling(index, self._seed)
-            read = _Read(self._scheduler.submit(self._request(Case(prompt, sampling), draft=False))).finish()
-            if read.failure:
-                raise RuntimeError(read.failure)
-            cases.append(Case(prompt, sampling, tuple(read.ids), tuple(read.prints)))
+            cases.append(self._runner.serial(Case(prompt, sampling)))
         self._say(f"serial reference, {'greedy' if greedy else 'sampled'}: {sum(len(c.reply) for c in cases)} tokens")
         return tuple(cases)
-
-    def _request(self, case: Case, *, draft: bool = True, stop: int | None = None) -> GenerationRequest:
-        """The case as a request; with `stop`, the id that ends it."""
-        limit = min(_REPLY, self._limits.context - len(case.prompt))
-        stops = frozenset() if stop is None else frozenset({stop})
-        return GenerationRequest(case.prompt, case.sampling, limit, draft=draft, stop_ids=stops, audit=True)
 
     # -- modes ---------------------------------------------------------------------------------------------------
 
@@ -138,7 +100,7 @@ class Prover:
         for number in range(_PASSES):
             for index, case in enumerate(cases):
                 stop = _stop_at(case, number) if index == number % len(cases) else None
-                self._compare(row, index, case, self._start(case, row, shape, lengths, stop).finish(), stop)
+                self._runner.compare(row, index, case, self._start(case, row, shape, lengths, stop).finish(), stop)
             if row.first is not None or not row.lacks():
                 break
         self._tell(row)
@@ -156,7 +118,7 @@ class Prover:
                 stop = _stop_at(case, number) if index % 3 == number % 3 else None
                 reads.append((index, case, stop, self._start(case, row, self._shape(index), lengths, stop)))
             for index, case, stop, read in reads:
-                self._compare(row, index, case, read.finish(), stop)
+                self._runner.compare(row, index, case, read.finish(), stop)
             if self._limits.shares_rounds:
                 row.shared = self._scheduler.counters.shared_launches - before
             if row.first is not None or not row.lacks():
@@ -171,10 +133,11 @@ class Prover:
         reads = [self._start(case, row, self._shape(i), lengths, None) for i, case in enumerate(cases)]
         for index, read in enumerate(reads):
             if index % 2:
-                self._leave_after(read, index // 2 * 5)
+                if read.until(index // 2 * 5):
+                    read.generation.cancel()
                 reads[index] = self._start(cases[index], row, self._shape(index), lengths, None)
         for index, (case, read) in enumerate(zip(cases, reads, strict=True)):
-            self._compare(row, index, case, read.finish(), None)
+            self._runner.compare(row, index, case, read.finish(), None)
         self._tell(row)
         return row
 
@@ -184,38 +147,11 @@ class Prover:
     def _shape(self, index: int) -> Shape:
         return "tree" if index % 2 and self._limits.tree_width >= 2 else "chain"
 
-    def _leave_after(self, read: _Read, tokens: int) -> None:
-        """Cancel once `tokens` tokens have landed; 0 leaves at once."""
-        while len(read.ids) < tokens and (event := read.generation.next(_WAIT_S)) is not None:
-            if not isinstance(event, Landed):
-                return
-            read.take(event)
-        read.generation.cancel()
-
-    def _start(self, case: Case, row: Row, shape: Shape, lengths: Iterator[int], stop: int | None) -> _Read:
+    def _start(self, case: Case, row: Row, shape: Shape, lengths: Iterator[int], stop: int | None) -> Read:
         oracle = PlantedDrafts(
             len(case.prompt), case.reply, lengths, shape, self._limits.vocabulary, row.tally, 6, self._width(shape) - 1
         )
-        return _Read(self._scheduler.submit(self._request(case, stop=stop), oracle))
-
-    # -- comparing -----------------------------------------------------------------------------------------------
-
-    def _compare(self, row: Row, index: int, case: Case, read: _Read, stop: int | None) -> None:
-        expected = case.reply if stop is None else case.reply[: case.reply.index(stop) + 1]
-        if read.failure:
-            row.note = f"a request failed: {read.failure}"
-        if read.stats is not None:
-            row.count(read.stats)
-        row.compared += len(expected)
-        for at in range(max(len(expected), len(read.ids))):
-            want = expected[at] if at < len(expected) else -1
-            got = read.ids[at] if at < len(read.ids) else -1
-            bits = want == got and at < len(read.prints) and read.prints[at] != case.prints[at]
-            if want != got or bits:
-                row.differences += 1
-                row.first = row.first or Difference(index, len(case.prompt) + at, want, got, bits)
-                if want != got:
-                    return
+        return self._runner.start(case, oracle, stop=stop)
 
     def _tell(self, row: Row) -> None:
         self._say(f"{row.mode}: {row.compared} tokens compared, {row.kept} drafts kept, {row.refused} refused")

@@ -14,7 +14,7 @@ class Recorder(Protocol):
         ...
 
     def record(self, tokens: Sequence[int], resumed: int, began: int) -> None:
-        """A stream is over: prompt and reply are `tokens`, never changed again; `resumed` of them were kept from earlier.
+        """A stream is over: prompt and reply are `tokens`, which stay as they are; `resumed` were kept before.
 
         `began` is the mark taken when the stream opened.
         """

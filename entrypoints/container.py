@@ -5,18 +5,19 @@ Building the container loads nothing; a provider imports its adapter when it is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dependency_injector import containers, providers
 
 from tensorfold.application.ports.backend import Backend
 from tensorfold.application.ports.checkpoints import CheckpointReader, RefusedError, WeightPackage
-from tensorfold.application.ports.installation import Installation, UpdateMemory
 from tensorfold.application.ports.machine import Clock
-from tensorfold.application.ports.services import ReleaseFeed
 from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
-from tensorfold.application.releases import ProjectAddress
+from tensorfold.application.recall import RecallService
 from tensorfold.domain.drafting.sources import DraftSourceFactory
+from tensorfold.domain.recall.identity import RecordIdentity
+from tensorfold.domain.recall.policy import OfferSettings
 
 
 def _clock() -> Clock:
@@ -63,23 +64,33 @@ def _copies() -> tuple[DraftSourceFactory, ...]:
     return (CopySourceFactory(),)
 
 
-def _installation() -> Installation:
-    from tensorfold import __version__
-    from tensorfold.adapters.releases.installation import PackageInstallation
+def _recall(
+    clock: Clock,
+    folder: Path,
+    identity: RecordIdentity,
+    budget_bytes: int,
+    read_only: bool,
+    log: Callable[[str], None],
+    offers: OfferSettings | None = None,
+) -> RecallService:
+    from tensorfold.adapters.filesystem.record_posix import PosixRecordFiles
+    from tensorfold.adapters.filesystem.record_store import RecordStore
+    from tensorfold.adapters.system.disk import SystemDisk
 
-    return PackageInstallation(__version__)
-
-
-def _release_feed(address: ProjectAddress) -> ReleaseFeed:
-    from tensorfold.adapters.releases.feed import SiteReleaseFeed
-
-    return SiteReleaseFeed(address)
-
-
-def _update_memory(cache: Path) -> UpdateMemory:
-    from tensorfold.adapters.releases.memory import FolderUpdateMemory
-
-    return FolderUpdateMemory(cache)
+    disk = SystemDisk()
+    store = RecordStore(
+        PosixRecordFiles(folder),
+        identity,
+        budget_bytes=budget_bytes,
+        read_only=read_only,
+        free_bytes=lambda: disk.free_bytes(folder),
+        clock=clock,
+        log=log,
+        folder=str(folder),
+    )
+    return RecallService(
+        store, identity, directory=str(folder), budget_bytes=budget_bytes, clock=clock, log=log, offers=offers
+    )
 
 
 class Container(containers.DeclarativeContainer):
@@ -93,6 +104,4 @@ class Container(containers.DeclarativeContainer):
     template: providers.Provider[ChatTemplate] = providers.Factory(_template)
     backend: providers.Provider[Backend] = providers.Factory(_backend, cache=cache)
     sources: providers.Provider[tuple[DraftSourceFactory, ...]] = providers.Factory(_copies)
-    installation: providers.Provider[Installation] = providers.Singleton(_installation)
-    release_feed: providers.Provider[ReleaseFeed] = providers.Factory(_release_feed)
-    update_memory: providers.Provider[UpdateMemory] = providers.Singleton(_update_memory, cache)
+    recall: providers.Provider[RecallService] = providers.Factory(_recall, clock)

@@ -5,17 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.proof import Report, Row
 from tensorfold.application.proving import Prover
+from tensorfold.application.proving_record import RecordUnderProof
+from tensorfold.application.recall import RecallService
 from tensorfold.application.scheduler import Scheduler
+from tensorfold.domain.recall.identity import RecordIdentity
+from tensorfold.domain.recall.layout import CHUNK_BYTES, LEAST_CHUNKS
+from tensorfold.domain.recall.policy import OfferSettings
 from tensorfold.entrypoints.cli.lines import put, say
-from tensorfold.entrypoints.cli.opening import Say, check, loading_line, report_lines, schedule
+from tensorfold.entrypoints.cli.opening import Checked, Say, check, loading_line, report_lines, schedule
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import run_settings
 
@@ -28,16 +35,21 @@ def verify(flags: argparse.Namespace) -> int:
     container = Container(cache=settings.cache)
     checked = check(settings, container, quiet)
     quiet(loading_line(checked, settings.model.backend != "auto"))
-    scheduler = schedule(checked, settings, container, quiet, force_windows=True)
-    scheduler.start()
-    try:
-        scheduler.wait_ready()
-        notes = report_lines(checked, scheduler)
-        for line in notes:
-            quiet(line)
-        report = prove(scheduler, checked.tokenizer, quiet, flags.seed)
-    finally:
-        scheduler.stop(10.0)
+    with tempfile.TemporaryDirectory(prefix="tensorfold-verify-") as folder:
+        record = RecordUnderProof(_records(checked, container, Path(folder), quiet))
+        scheduler = schedule(
+            checked, settings, container, quiet, force_windows=True, more_sources=(record,), recorder=record
+        )
+        scheduler.start()
+        try:
+            scheduler.wait_ready()
+            notes = report_lines(checked, scheduler)
+            for line in notes:
+                quiet(line)
+            report = prove(scheduler, checked.tokenizer, quiet, flags.seed, record)
+        finally:
+            scheduler.stop(10.0)
+            record.rest()
     seconds = time.monotonic() - began
     if flags.json:
         put(json.dumps(_object(checked.name, report, seconds, notes)))
@@ -46,10 +58,32 @@ def verify(flags: argparse.Namespace) -> int:
     return 0 if report.passed else 1
 
 
-def prove(scheduler: Scheduler, tokenizer: Tokenizer, quiet: Say, seed: int) -> Report:
+def _records(checked: Checked, container: Container, folder: Path, quiet: Say) -> Callable[[str, bool], RecallService]:
+    """Records below the proof's own folder, never the user's, that offer whatever they find."""
+    tokenizer = checked.tokenizer
+    identity = RecordIdentity(tokenizer.record_digest, tokenizer.vocabulary, checked.name)
+
+    def make(name: str, read_only: bool) -> RecallService:
+        service: RecallService = container.recall(
+            folder=folder / name,
+            identity=identity,
+            budget_bytes=LEAST_CHUNKS * CHUNK_BYTES,
+            read_only=read_only,
+            log=quiet,
+            offers=OfferSettings(eager=True),
+        )
+        service.open()
+        return service
+
+    return make
+
+
+def prove(
+    scheduler: Scheduler, tokenizer: Tokenizer, quiet: Say, seed: int, record: RecordUnderProof | None = None
+) -> Report:
     """The proof's report. Raises RefusedError when the serial reference itself could not be made."""
     try:
-        return Prover(scheduler, tokenizer, quiet, seed=seed).run()
+        return Prover(scheduler, tokenizer, quiet, seed=seed, record=record).run()
     except RuntimeError as failure:
         raise RefusedError(f"the serial reference could not be made: {failure}") from None
 
