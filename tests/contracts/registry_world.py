@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from tensorfold.application.ports.checkpoints import CheckpointFacts, WeightPackage
 from tensorfold.application.ports.services import Release
 from tensorfold.domain.families.storage import TensorHeader
+from tensorfold.domain.recall.identity import RecordIdentity
 from tests.contracts.candidates import Candidate
 from tests.contracts.world.checkpoint_checks import ReaderSubject
 from tests.contracts.world.feed_and_report_checks import ServiceSubject
@@ -64,12 +66,46 @@ def _fake_recall(folder: Path) -> RecallSubject:
     return RecallSubject(make, reader, other, hinder, stick, chunk_ids=512, most_chunks=3)
 
 
+def _posix_recall(folder: Path) -> RecallSubject:
+    from tensorfold.adapters.filesystem.record_posix import PosixRecordFiles
+    from tensorfold.adapters.filesystem.record_store import RecordStore
+    from tests.fakes.record_files import FaultyRecordFiles
+
+    disk, stuck = FakeDisk(), set[str]()
+
+    def make(read_only: bool = False, digit: str = "a") -> RecordStore:
+        files = FaultyRecordFiles(PosixRecordFiles(folder / "record"))
+        files.fails = lambda call, name: errno.EPERM if call == "remove" and name in stuck else None
+        return RecordStore(
+            files,
+            RecordIdentity(digit * 64, 1_000_000, "model"),
+            budget_bytes=3 * 4 * 512,
+            read_only=read_only,
+            free_bytes=lambda: disk.free_bytes(folder),
+            clock=FakeClock(),
+            log=lambda line: None,
+            folder=str(folder / "record"),
+            chunk_ids=512,
+        )
+
+    def hinder(on: bool) -> None:
+        disk.free = 4 * 2**30 - on
+
+    def stick(sequence: int | None) -> None:
+        stuck.clear()
+        if sequence is not None:
+            stuck.add(f"{sequence:08d}.ids")
+
+    reader, other = partial(make, read_only=True), partial(make, digit="b")
+    return RecallSubject(make, reader, other, hinder, stick, chunk_ids=512, most_chunks=3)
+
+
 def _fake_snapshots(folder: Path) -> SnapshotSubject:
     store = FakeSnapshotStore()
     return SnapshotSubject(lambda: store, store.spoil)
 
 
-RECALLS: tuple[Candidate[RecallSubject], ...] = (Candidate("fake", _fake_recall),)
+RECALLS: tuple[Candidate[RecallSubject], ...] = (Candidate("fake", _fake_recall), Candidate("posix", _posix_recall))
 SNAPSHOTS: tuple[Candidate[SnapshotSubject], ...] = (Candidate("fake", _fake_snapshots),)
 
 

@@ -78,7 +78,7 @@ class FakeRecallStore:
                 parts.append(self._put(part))
             if len(rest):
                 evicted += self._start()
-        return Appended(tuple(parts), tuple(evicted))
+        return Appended(tuple(part for part in parts if part.sequence not in evicted), tuple(evicted))
 
     def sync(self) -> StoreState:
         """Counted; a trouble that has passed is forgotten."""
