@@ -17,7 +17,7 @@ from tensorfold.entrypoints.http.errors import INVALID, ApiError
 from tensorfold.entrypoints.http.keys import KeyRing, carries_key
 
 OPEN_PATHS = frozenset({"/", "/health", "/v1/health"})
-METHODS = "GET, HEAD, POST, OPTIONS"
+METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
 ALLOWED_HEADERS = "authorization, content-type, x-api-key"
 _CONTAINER_HOSTS = ("host.docker.internal", "host.containers.internal")
 _SLASHES = re.compile("/{2,}")

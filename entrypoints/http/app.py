@@ -21,6 +21,7 @@ from tensorfold.entrypoints.http.keys import KeyRing
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.models import Models
 from tensorfold.entrypoints.http.pump import Pump
+from tensorfold.entrypoints.http.recall import RecallRoute
 from tensorfold.entrypoints.http.services import Services
 
 App = falcon.App[falcon.Request, falcon.Response]
@@ -63,9 +64,11 @@ def create_app(
     desk = Desk(services, gate, limits, access, log_fault, pump)
     models = Models(services)
     health = HealthRoute(services, gate, exposure.keys, version)
+    recall = RecallRoute(services)
     app.add_route("/", health)
     for prefix in ("", "/v1"):
         app.add_route(f"{prefix}/health", health)
+        app.add_route(f"{prefix}/recall", recall)
         app.add_route(f"{prefix}/models", models)
         app.add_route(f"{prefix}/models/{{model_id:path}}", models, suffix="one")
         app.add_route(f"{prefix}/chat/completions", ChatCompletions(desk))

@@ -1,6 +1,7 @@
 """The HTTP server as one object: it binds at once, answers while the model loads, serves, drains and stops.
 
-Order of a life: construct (binds), `start`, `ready`, `drain` at the first signal, `hurry` at the second, `stop`.
+Order of a life: construct (binds), `start`, `keep` with a record, `ready`, `drain` at the first signal, `hurry` at the
+second, `stop`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tensorfold.entrypoints.http.keys import KeyRing
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.listening import open_sockets, place
 from tensorfold.entrypoints.http.pump import Pump
-from tensorfold.entrypoints.http.services import ChatService, HealthService, Services
+from tensorfold.entrypoints.http.services import ChatService, HealthService, RecallService, Services
 from tensorfold.entrypoints.http.web import WebServer
 
 SWITCH_INTERVAL_S = 0.0005
@@ -30,7 +31,7 @@ SETTLE_S = 1.0
 class HttpServer:
     """Serves one model. Raises ListenError when the address cannot be listened on, before anything is loaded.
 
-    A log that cannot be written loses its lines and costs no request anything.
+    A log that cannot be written loses its lines and costs no request anything. `recall`: a record will be shown.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class HttpServer:
         *,
         version: str,
         origins: Sequence[str] = (),
+        recall: bool = False,
         log: AccessLog = lambda record: None,
         log_fault: FaultLog = lambda where, broken: None,
     ) -> None:
@@ -50,7 +52,7 @@ class HttpServer:
         self.port = int(sockets[0].getsockname()[1])
         self.gate = Gate(limits.replies)
         self._grace_s = settings.drain_grace_s
-        self._services = Services(version)
+        self._services = Services(version, recall=recall)
         keys = KeyRing(settings.keys)
         exposure = Exposure(settings.host, keys, origins)
         self._pump = Pump()
@@ -86,6 +88,10 @@ class HttpServer:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._pump.start()
         self._web.start()
+
+    def keep(self, recall: RecallService) -> None:
+        """Show the record from now on, also while the model still loads."""
+        self._services.install_recall(recall)
 
     def ready(self, chat: ChatService, health: HealthService, engine: str) -> None:
         """Serve requests from now on. `engine` names the backend in replies."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tensorfold.application.health import Health
 from tensorfold.application.orders import ChatOrder, CompletionOrder
+from tensorfold.application.recall import RecallReport
 from tensorfold.application.text_replies import ReplyEvent
 from tensorfold.entrypoints.http.errors import ApiError, overloaded
 
@@ -95,20 +96,45 @@ class HealthService(Protocol):
         ...
 
 
-class Services:
-    """Filled once, when the model is loaded; read by every request."""
+class RecallService(Protocol):
+    """The record of ids: how it stands, and how it is emptied."""
 
-    def __init__(self, version: str) -> None:
+    def report(self) -> RecallReport:
+        """Figures; waits for nobody."""
+        ...
+
+    def delete(self) -> RecallReport:
+        """Empty it, waiting for its writer. Raises RecallConflictError or RecallDeleteError."""
+        ...
+
+
+class Services:
+    """Filled as the server starts, each service once; read by every request. `recall` says whether to expect one."""
+
+    def __init__(self, version: str, *, recall: bool = False) -> None:
         self._version = version
+        self._expects_recall = recall
+        self._recall: RecallService | None = None
         self._chat: ChatService | None = None
         self._facts: ModelFacts | None = None
         self.health: HealthService | None = None
+
+    def install_recall(self, recall: RecallService) -> None:
+        """From here on the record is shown; it is opened before the model is loaded."""
+        self._recall = recall
 
     def install(self, chat: ChatService, health: HealthService, engine: str) -> None:
         """From here on requests are served. `engine` names what computes the replies."""
         self._facts = ModelFacts(tuple(chat.model_names), engine, self._version)
         self._chat = chat
         self.health = health
+
+    @property
+    def recall(self) -> RecallService | None:
+        """The record's service, None without one. Raises ApiError (503) while a record is asked for and not open."""
+        if self._recall is None and self._expects_recall:
+            raise _loading("The record is not open yet; it is before the model's weights are read.")
+        return self._recall
 
     @property
     def chat(self) -> ChatService:
@@ -144,5 +170,5 @@ class ModelFacts:
         return "fp_" + hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _loading() -> ApiError:
-    return overloaded("The model is still loading; `/health` turns 200 when it is ready.", LOADING_RETRY_S)
+def _loading(message: str = "The model is still loading; `/health` turns 200 when it is ready.") -> ApiError:
+    return overloaded(message, LOADING_RETRY_S)

@@ -18,7 +18,7 @@ from tensorfold.entrypoints.http.gate import Gate
 from tensorfold.entrypoints.http.keys import KeyRing
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.server import HttpServer
-from tensorfold.entrypoints.http.services import Services
+from tensorfold.entrypoints.http.services import RecallService, Services
 from tests.entrypoints.http.fakes import FakeChat, FakeHealth
 
 VERSION = "1.2.3"
@@ -72,10 +72,14 @@ def in_process(
     origins: tuple[str, ...] = (),
     limits: HttpLimits = PATIENT,
     ready: bool = True,
+    recall: RecallService | None = None,
+    expects_recall: bool = False,
 ) -> InProcess:
     """An application over fakes. `keys` maps labels to keys."""
     chat, health, told = chat or FakeChat(), FakeHealth(), Told()
-    services, gate = Services(VERSION), Gate(limits.replies)
+    services, gate = Services(VERSION, recall=expects_recall), Gate(limits.replies)
+    if recall is not None:
+        services.install_recall(recall)
     if ready:
         services.install(chat, health, "fake")
     exposure = Exposure(host, KeyRing((keys or {}).items()), origins)
@@ -105,12 +109,17 @@ def on_socket(
     limits: HttpLimits = PATIENT,
     keys: tuple[tuple[str, str], ...] = (),
     ready: bool = True,
+    recall: RecallService | None = None,
 ) -> Iterator[OnSocket]:
     """A running server on a free loopback port; stopped at once in the end."""
     chat, health, told = chat or FakeChat(), FakeHealth(), Told()
     settings = HttpSettings(host="127.0.0.1", port=0, keys=keys)
-    server = HttpServer(settings, limits, version=VERSION, log=told.access.append, log_fault=told.fault)
+    server = HttpServer(
+        settings, limits, version=VERSION, recall=recall is not None, log=told.access.append, log_fault=told.fault
+    )
     server.start()
+    if recall is not None:
+        server.keep(recall)
     if ready:
         server.ready(chat, health, "fake")
     try:
