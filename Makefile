@@ -1,5 +1,5 @@
 # The project's commands. Each sets up what it needs; nothing outside this folder's .venv is installed.
-#   make demo    serve a real model on 127.0.0.1:$(PORT)
+#   make demo    serve a real model on 127.0.0.1:$(PORT), with a record of token ids in $(RECALL); RECALL= keeps none
 #   make check   the inner loop, under a minute
 #   make test    every check
 #   make prove   the long proofs; PART=name runs one
@@ -9,15 +9,17 @@
 PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8080
+RECALL ?= $(VENV)/recall
 BIN := $(VENV)/bin
 RUN := PYTHONPATH=.pkg:. $(BIN)/python
+DEMO := $(BIN)/tensorfold serve demo --port $(PORT) $(if $(RECALL),--recall-dir '$(RECALL)')
 
 .PHONY: demo check test prove bench mutate clean
 
 # At a terminal the server is the only one that Ctrl-C reaches, so that make ends with the server's own exit code.
 demo: $(VENV)/.ready-demo
-	@if [ -t 0 ]; then set -m; $(BIN)/tensorfold serve demo --port $(PORT); \
-	else exec $(BIN)/tensorfold serve demo --port $(PORT); fi
+	@$(if $(RECALL),echo "the demo keeps a record of the token ids it reads and writes in $(RECALL) (see docs/recall.md; RECALL= keeps none)")
+	@if [ -t 0 ]; then set -m; $(DEMO); else exec $(DEMO); fi
 
 check: $(VENV)/.ready-test
 	@$(RUN) -m tests.gate --quick

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,8 +13,10 @@ from tensorfold.application.generation import StreamFactory
 from tensorfold.application.loading import Described, check_tokenizer, describe, load_engine
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.tokenizer import Tokenizer
+from tensorfold.application.recording import Recorder
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
+from tensorfold.domain.drafting.sources import DraftSourceFactory
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import AUTO_BACKEND, RunSettings
 
@@ -55,14 +57,18 @@ def schedule(
     *,
     on_progress: Say | None = None,
     force_windows: bool = False,
+    more_sources: Sequence[DraftSourceFactory] = (),
+    recorder: Recorder | None = None,
 ) -> Scheduler:
     """A scheduler that loads the model when it is started; `force_windows` is for proofs.
 
-    Without `on_progress`, which may raise to end the load, the load's progress is said too.
+    `more_sources` are asked after a stream's own context; `recorder` is told what streams read and wrote. Without
+    `on_progress`, which may raise to end the load, the load's progress is said too.
     """
     counters = Counters()
     clock = container.clock()
     engine_settings = replace(settings.engine, force_windows=force_windows)
+    sources = (*container.sources(), *more_sources)
 
     def load() -> tuple[Engine, StreamFactory]:
         return load_engine(
@@ -75,12 +81,12 @@ def schedule(
             name=checked.name,
             max_tokens=settings.generation.max_tokens,
             counters=counters,
-            sources=container.sources(),
+            sources=sources,
             on_progress=on_progress or say,
             log=say,
         )
 
-    return Scheduler(load, engine_settings, clock, counters=counters, log=say)
+    return Scheduler(load, engine_settings, clock, counters=counters, log=say, recorder=recorder)
 
 
 def sampling_defaults(checked: Checked, settings: RunSettings) -> SamplingDefaults:
@@ -117,13 +123,18 @@ def sampling_words(defaults: SamplingDefaults) -> str:
     return ", ".join(words)
 
 
+def drafting(scheduler: Scheduler, drafts: bool) -> bool:
+    """Whether a loaded engine verifies drafts, where `drafts` are wanted."""
+    return drafts and scheduler.engine.model.limits.chain_width > 1
+
+
 def report_lines(checked: Checked, scheduler: Scheduler, drafts: bool = True) -> list[str]:
     """What the load checks left, for the startup report."""
     limits = scheduler.engine.model.limits
     lines = list(limits.notes)
     if not drafts:
         lines.append("drafts are off, as --no-drafts asked")
-    elif limits.chain_width < 2:
+    elif not drafting(scheduler, drafts):
         lines.append("drafts are off: no window wider than one row kept its bits here")
     else:
         tree = f", trees of {limits.tree_width}" if limits.tree_width > 1 else ", no trees"

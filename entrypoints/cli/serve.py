@@ -13,7 +13,8 @@ import shlex
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import NoReturn
 
 from tensorfold import __version__
@@ -21,18 +22,21 @@ from tensorfold.application.chat import ChatService
 from tensorfold.application.health import HealthService, Watchdog
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError
+from tensorfold.application.recall import RecallService
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.entrypoints.cli.lines import dump_stacks, put, say, warn
 from tensorfold.entrypoints.cli.opening import (
     Checked,
     check,
+    drafting,
     loading_line,
     report_lines,
     sampling_defaults,
     sampling_words,
     schedule,
 )
+from tensorfold.entrypoints.cli.record import open_record, recall_line
 from tensorfold.entrypoints.cli.signals import EndAskedError, Signals
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.http.access_log import AccessRecord
@@ -49,6 +53,16 @@ _GIVE_UP_S = 3.0
 
 class LoadEndedError(Exception):
     """The load was given up because a signal asked for the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What stands before the weights are read. `held` closes what is open: last, when nothing adds to the record."""
+
+    checked: Checked
+    template: ChatTemplate
+    recall: RecallService | None
+    held: ExitStack
 
 
 def serve(flags: argparse.Namespace, signals: Signals) -> int:
@@ -69,7 +83,14 @@ def _listen(settings: RunSettings) -> HttpServer:
         warn(warning)
     limits = HttpLimits.for_load(settings.engine.parallel, settings.engine.queue)
     try:
-        return HttpServer(settings.http, limits, version=__version__, log=_tell, log_fault=_tell_fault)
+        return HttpServer(
+            settings.http,
+            limits,
+            version=__version__,
+            recall=settings.recall is not None,
+            log=_tell,
+            log_fault=_tell_fault,
+        )
     except ListenError as refusal:
         raise RefusedError(refusal.message) from None
 
@@ -88,11 +109,34 @@ def _run(settings: RunSettings, container: Container, server: HttpServer, signal
         with signals.interrupting():
             checked = check(settings, container, say)
             say(loading_line(checked, settings.model.backend != "auto"))
+            for note in settings.notes:
+                say(note)
             template = _template(checked, container)
     except EndAskedError:
         say("ended before the model was loaded")
         return 0
-    scheduler = schedule(checked, settings, container, say, on_progress=lambda line: _progress(line, signals))
+    with ExitStack() as held:
+        held.callback(template.close)
+        recall = open_record(checked, settings, container)
+        if recall is not None:
+            held.callback(recall.close)
+            server.keep(recall)
+        return _serve(_Opened(checked, template, recall, held), settings, container, server, signals, began)
+
+
+def _serve(
+    opened: _Opened, settings: RunSettings, container: Container, server: HttpServer, signals: Signals, began: float
+) -> int:
+    checked, recall = opened.checked, opened.recall
+    scheduler = schedule(
+        checked,
+        settings,
+        container,
+        say,
+        on_progress=lambda line: _progress(line, signals),
+        more_sources=() if recall is None else (recall.factory,),
+        recorder=recall,
+    )
     watchdog = Watchdog(scheduler, dump_stacks)
     code, patience_s = 1, _END_S
     try:
@@ -102,17 +146,17 @@ def _run(settings: RunSettings, container: Container, server: HttpServer, signal
             return code
         watchdog.start()
         defaults = sampling_defaults(checked, settings)
-        _open(checked, settings, container, scheduler, template, server, defaults)
-        _report(checked, settings, scheduler, server, defaults, time.monotonic() - began)
+        _open(opened, settings, container, scheduler, server, defaults)
+        _report(opened, settings, scheduler, server, defaults, time.monotonic() - began)
         signals.wait()
         code = _end(server, signals)
         return code
     finally:
         watchdog.stop()
-        template.close()
         if not scheduler.stop(patience_s):
             if patience_s:
                 warn("the engine did not end in time; it is left inside its call")
+            opened.held.close()
             _leave(server, code)
 
 
@@ -163,18 +207,18 @@ def _leave(server: HttpServer, code: int) -> NoReturn:
 
 
 def _open(
-    checked: Checked,
+    opened: _Opened,
     settings: RunSettings,
     container: Container,
     scheduler: Scheduler,
-    template: ChatTemplate,
     server: HttpServer,
     defaults: SamplingDefaults,
 ) -> None:
+    checked = opened.checked
     chat = ChatService(
         scheduler,
         checked.tokenizer,
-        template,
+        opened.template,
         defaults,
         container.clock(),
         model_names=(checked.name, *settings.model.aliases),
@@ -184,15 +228,18 @@ def _open(
 
 
 def _report(
-    checked: Checked,
+    opened: _Opened,
     settings: RunSettings,
     scheduler: Scheduler,
     server: HttpServer,
     defaults: SamplingDefaults,
     seconds: float,
 ) -> None:
+    checked = opened.checked
     for line in report_lines(checked, scheduler, settings.engine.drafts):
         say(line)
+    if opened.recall is not None:
+        say(recall_line(opened.recall.report(), drafting(scheduler, settings.engine.drafts)))
     keys = len(settings.http.keys)
     say(f"keys: {keys} API key{'s' if keys != 1 else ''}" if keys else "keys: none, the server is open")
     sampling = f"{sampling_words(defaults)} unless a request says otherwise"
