@@ -1,0 +1,208 @@
+"""The record in memory: where ids occurred, and what followed them.
+
+Knows ids only: no file, no thread, no stream. One thread writes; another reads at the same time and waits for nothing.
+What a reader is given was in the record, whole and in order, when it looked; a place that has gone since leads nowhere.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tensorfold.domain.recall.chains import Chains
+from tensorfold.domain.recall.chunks import CHUNK_MEMORY_BYTES, Chunk
+from tensorfold.domain.recall.layout import (
+    CHUNK_BYTES,
+    CHUNK_IDS,
+    ID_BYTES,
+    KEY_IDS,
+    LEAST_CHUNKS,
+    MOST_CHUNKS,
+    SEPARATOR,
+    Ids,
+    Part,
+)
+from tensorfold.domain.recall.lengths import common_start, lengths
+from tensorfold.domain.recall.places import Place
+
+IDS_PER_ENTRY = 8
+"""Ids of budget for each entry of the table."""
+MOST_CANDIDATES = 64
+"""Places of one key that are compared; of a text that is everywhere the newest do."""
+MOST_STEPS = 192
+"""Positions of a chain that are looked at: other keys share it, and places may have nothing to copy."""
+_SHIFT = CHUNK_IDS.bit_length() - 1
+_OFFSET = CHUNK_IDS - 1
+
+
+class Held(NamedTuple):
+    """`start` to `stop` of a run are ids that the record holds, none when they are equal. `cut`: it may hold more."""
+
+    start: int
+    stop: int
+    cut: bool
+
+
+class RecordIndex:
+    """Finds places by the KEY_IDS ids before them, among chunks of at most `budget_bytes` on disk.
+
+    `load`, `add`, `drop`, `clear` and `held` belong to one thread, `find`, `advance` and `following` to another; the
+    figures are anyone's. A place is named by its chunk's number and its offset there. Numbers are never used twice, so
+    a place found once never comes to name something else. Matches and continuations end at separators and chunk ends.
+    """
+
+    def __init__(self, budget_bytes: int, vocabulary: int) -> None:
+        """Takes the table's memory, an eighth of the budget. Raises ValueError outside LEAST_CHUNKS to MOST_CHUNKS."""
+        if not LEAST_CHUNKS * CHUNK_BYTES <= budget_bytes <= MOST_CHUNKS * CHUNK_BYTES:
+            raise ValueError(f"a record of {budget_bytes} bytes is outside {LEAST_CHUNKS} to {MOST_CHUNKS} chunks")
+        self.vocabulary = vocabulary
+        self._most_chunks = budget_bytes // CHUNK_BYTES
+        self._chains = Chains(budget_bytes // (ID_BYTES * IDS_PER_ENTRY))
+        self._newest: Chunk | None = None
+        self._number = 0
+        self._ids = 0
+        self._era = 0
+
+    @property
+    def ids(self) -> int:
+        """Ids held, separators not counted."""
+        return self._ids
+
+    @property
+    def chunks(self) -> int:
+        """Chunks held."""
+        return len(self._chains.live)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the chunks, each whole from its first id, and of the table."""
+        return self.chunks * CHUNK_MEMORY_BYTES + self._chains.table_bytes
+
+    def load(self, sequence: int, ids: Ids) -> None:
+        """Take a chunk as it was read, separators included; what is no id of the vocabulary becomes one.
+
+        Chunks come oldest first: raises ValueError unless `sequence` is above all that are held.
+        """
+        if len(ids):
+            chunk = self._begin(sequence)
+            self._write(chunk, 0, ids[:CHUNK_IDS])
+            self._publish(chunk, min(len(ids), CHUNK_IDS))
+
+    def add(self, part: Part) -> None:
+        """Take a part that was appended to the newest chunk or begins a later one, and the separator after it.
+
+        Raises ValueError when its place is not free, or touches the piece before it.
+        """
+        chunk = self._newest if self._newest and self._newest.sequence == part.sequence else None
+        published = chunk.published if chunk else 0
+        offset, stop = part.offset, part.offset + len(part.ids)
+        touches = chunk is not None and 0 < offset == published and chunk.id_at[offset - 1] != SEPARATOR
+        if not published <= offset <= stop <= CHUNK_IDS or touches:
+            raise ValueError(f"{len(part.ids)} ids at {offset} do not fit a chunk of which {published} are taken")
+        chunk = chunk or self._begin(part.sequence)
+        chunk.ids[published:offset] = SEPARATOR
+        self._write(chunk, offset, part.ids)
+        chunk.ids[stop : stop + 1] = SEPARATOR
+        self._publish(chunk, min(stop + 1, CHUNK_IDS))
+
+    def drop(self, sequences: Iterable[int]) -> None:
+        """Forget chunks, the oldest; one that is not held is fine."""
+        gone = set(sequences)
+        for chunk in [chunk for chunk in self._chains.live.values() if chunk.sequence in gone]:
+            self._drop(chunk)
+
+    def clear(self) -> None:
+        """Forget everything. The era changes last, so that whatever is found in the new one is new."""
+        self._chains.clear()
+        self._newest = None
+        self._ids = 0
+        self._era += 1
+
+    def held(self, run: Ids, at: int, since: int) -> Held:
+        """What the record holds around the KEY_IDS ids from `at` of a run without separators, from `since` on.
+
+        Several places may hold a part each; all have those KEY_IDS ids, by which a copy passes from one to another.
+        """
+        key = array("i", run[at : at + KEY_IDS].tobytes())
+        walk = self._chains.walk(key, MOST_CANDIDATES, MOST_STEPS, 0)
+        start, stop = at, at
+        for chunk, end in walk.places:
+            before = common_start(run[since:at][::-1], chunk.ids[: end - KEY_IDS][::-1])
+            after = common_start(run[at + KEY_IDS :], chunk.ids[end : chunk.published])
+            start, stop = min(start, at - before), max(stop, at + KEY_IDS + after)
+        return Held(start, stop, walk.cut)
+
+    @property
+    def era(self) -> int:
+        """How often everything was forgotten."""
+        return self._era
+
+    def find(self, tokens: Sequence[int], most: int) -> list[Place]:
+        """See Places.find. Of a key's places the newest MOST_CANDIDATES are compared; lengths count up to REACH."""
+        try:
+            key = array("i", tokens[-KEY_IDS:])
+        except OverflowError:
+            return []
+        if len(key) < KEY_IDS or min(key) < 0:
+            return []
+        places = self._chains.walk(key, MOST_CANDIDATES, MOST_STEPS, 1).places
+        if not places:
+            return []
+        measured = lengths(tokens, places, self.vocabulary)
+        # The sort keeps the order of equal ones, and the walk went from new to old.
+        best = sorted(range(len(places)), key=measured.__getitem__, reverse=True)[:most]
+        return [Place(measured[i], places[i][0].number << _SHIFT | places[i][1]) for i in best]
+
+    def advance(self, places: Sequence[Place], fresh: Sequence[int]) -> list[Place]:
+        """See Places.advance."""
+        try:
+            wanted = array("i", fresh).tobytes()
+        except OverflowError:
+            return []
+        if SEPARATOR in fresh:
+            return []
+        live, count = self._chains.live, len(fresh)
+        kept: list[Place] = []
+        for length, at in places:
+            chunk = live.get(at >> _SHIFT)
+            if chunk is None:
+                continue
+            start = at & _OFFSET
+            stop, ids = start + count, chunk.id_at
+            if stop < chunk.published and ids[start:stop].tobytes() == wanted and ids[stop] != SEPARATOR:
+                # What Place(...) does, in half the time.
+                kept.append(tuple.__new__(Place, (length + count, at + count)))
+        return kept
+
+    def following(self, at: int, count: int) -> tuple[int, ...]:
+        """See Places.following."""
+        chunk = self._chains.live.get(at >> _SHIFT)
+        return () if chunk is None else tuple(chunk.following(at & _OFFSET, count))
+
+    def _begin(self, sequence: int) -> Chunk:
+        """A new chunk, empty yet; the oldest goes where the budget has no room for both."""
+        if self._newest and sequence <= self._newest.sequence:
+            raise ValueError(f"chunk {sequence} comes after chunk {self._newest.sequence}")
+        live = self._chains.live
+        while len(live) >= self._most_chunks:
+            self._drop(live[min(live)])
+        self._number += 1
+        self._newest = Chunk(sequence, self._number)
+        self._chains.admit(self._newest)
+        return self._newest
+
+    def _write(self, chunk: Chunk, offset: int, ids: Ids) -> None:
+        chunk.write(ids, offset, self.vocabulary)
+        self._chains.insert(chunk, offset, offset + len(ids))
+
+    def _publish(self, chunk: Chunk, published: int) -> None:
+        before = chunk.tokens
+        chunk.publish(published)
+        self._ids += chunk.tokens - before
+
+    def _drop(self, chunk: Chunk) -> None:
+        del self._chains.live[chunk.number]
+        self._ids -= chunk.tokens
+        if chunk is self._newest:
+            self._newest = None
