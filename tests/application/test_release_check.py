@@ -83,7 +83,7 @@ def test_a_feed_that_breaks_is_silent() -> None:
     def broken(timeout: float) -> None:
         raise RuntimeError("broken")
 
-    start.feed.latest = broken  # type: ignore[assignment]
+    start.feed.latest = broken  # type: ignore[method-assign]
     heard: list[object] = []
     before, threading.excepthook = threading.excepthook, heard.append
     try:

@@ -129,7 +129,7 @@ def test_a_slow_answer_holds_neither_the_caller_nor_a_thread(site: ReleaseSite, 
 def test_a_site_that_is_gone_is_no_release() -> None:
     with release_site("v0.2.0") as site:
         feed = feed_of(site)
-    assert feed.latest(PATIENCE_S) is feed.changelog("v0.2.0", PATIENCE_S) is None
+    assert (feed.latest(PATIENCE_S), feed.changelog("v0.2.0", PATIENCE_S)) == (None, None)
 
 
 def test_a_site_without_a_certificate_that_holds_is_no_release(site: ReleaseSite) -> None:

@@ -13,7 +13,7 @@ from tensorfold.adapters.releases.memory import CHECK, SEEN, FolderUpdateMemory
 
 def test_what_is_kept_is_read_again_from_the_files_that_are_documented(tmp_path: Path) -> None:
     memory = FolderUpdateMemory(tmp_path / "deep" / "cache")
-    assert memory.checked() is memory.seen() is None
+    assert (memory.checked(), memory.seen()) == (None, None)
     memory.forget_check()
     assert not (tmp_path / "deep").exists()
     memory.remember_check("v1.2.3", 1700000000.5)
@@ -32,7 +32,8 @@ def test_what_is_kept_is_read_again_from_the_files_that_are_documented(tmp_path:
     [
         b"", b"{", b"null", b"[]", b"{}", b'{"tag": "v1.2.3"}', b'{"tag": "v1.2.3", "checked": "now"}',
         b'{"tag": "v1.2.3", "checked": NaN}', b'{"tag": "v1.2.3", "checked": 1e999}',
-        b'{"tag": "latest", "checked": 1}', b'{"tag": ["v1.2.3"], "checked": 1}', b'{"tag": "v1.2.3\xff", "checked": 1}', b"[" * 4000, b" " * 5000,
+        b'{"tag": "latest", "checked": 1}',
+        b'{"tag": ["v1.2.3"], "checked": 1}', b'{"tag": "v1.2.3\xff", "checked": 1}', b"[" * 4000, b" " * 5000,
     ],
 )  # fmt: skip
 def test_a_check_file_of_no_form_is_nothing(tmp_path: Path, data: bytes) -> None:
@@ -50,7 +51,7 @@ def test_what_is_no_regular_file_is_nothing_and_holds_nobody(tmp_path: Path) -> 
     os.mkfifo(tmp_path / CHECK)
     (tmp_path / SEEN).mkdir()
     memory = FolderUpdateMemory(tmp_path)
-    assert memory.checked() is memory.seen() is None
+    assert (memory.checked(), memory.seen()) == (None, None)
     assert memory.remember_seen("1.2.3") is False
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([CHECK, SEEN])
 
@@ -60,4 +61,4 @@ def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     memory = FolderUpdateMemory(tmp_path / "file" / "cache")
     memory.remember_check("v1.2.3", 1.0)
     assert memory.remember_seen("1.2.3") is False
-    assert memory.checked() is memory.seen() is None
+    assert (memory.checked(), memory.seen()) == (None, None)
