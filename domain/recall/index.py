@@ -1,13 +1,13 @@
-"""The record in memory: where ids occurred, and what followed them.
+"""The record in memory, as the thread that writes it sees it: chunks come as they are read, grow, and go.
 
-Knows ids only: no file, no thread, no stream. One thread writes; another reads at the same time and waits for nothing.
-What a reader is given was in the record, whole and in order, when it looked; a place that has gone since leads nowhere.
+Knows ids only: no file, no thread. What the reader's thread may meet meanwhile is in `reading` and `chains`. Chunks in
+memory are never more than the budget allows, whatever comes.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tensorfold.domain.recall.chains import Chains
@@ -23,17 +23,11 @@ from tensorfold.domain.recall.layout import (
     Ids,
     Part,
 )
-from tensorfold.domain.recall.lengths import common_start, lengths
-from tensorfold.domain.recall.places import Place
+from tensorfold.domain.recall.lengths import common_start
+from tensorfold.domain.recall.reading import MOST_CANDIDATES, MOST_STEPS, RecordReader
 
 IDS_PER_ENTRY = 8
 """Ids of budget for each entry of the table."""
-MOST_CANDIDATES = 64
-"""Places of one key that are compared; of a text that is everywhere the newest do."""
-MOST_STEPS = 192
-"""Positions of a chain that are looked at: other keys share it, and places may have nothing to copy."""
-_SHIFT = CHUNK_IDS.bit_length() - 1
-_OFFSET = CHUNK_IDS - 1
 
 
 class Held(NamedTuple):
@@ -44,25 +38,21 @@ class Held(NamedTuple):
     cut: bool
 
 
-class RecordIndex:
-    """Finds places by the KEY_IDS ids before them, among chunks of at most `budget_bytes` on disk.
+class RecordIndex(RecordReader):
+    """The record of at most `budget_bytes` on disk: places for a reader, filled and emptied as the record is.
 
-    `load`, `add`, `drop`, `clear` and `held` belong to one thread, `find`, `advance` and `following` to another; the
-    figures are anyone's. A place is named by its chunk's number and its offset there. Numbers are never used twice, so
-    a place found once never comes to name something else. Matches and continuations end at separators and chunk ends.
+    `load`, `add`, `drop`, `clear` and `held` belong to the thread that writes; the figures are anyone's.
     """
 
     def __init__(self, budget_bytes: int, vocabulary: int) -> None:
         """Takes the table's memory, an eighth of the budget. Raises ValueError outside LEAST_CHUNKS to MOST_CHUNKS."""
         if not LEAST_CHUNKS * CHUNK_BYTES <= budget_bytes <= MOST_CHUNKS * CHUNK_BYTES:
             raise ValueError(f"a record of {budget_bytes} bytes is outside {LEAST_CHUNKS} to {MOST_CHUNKS} chunks")
-        self.vocabulary = vocabulary
+        super().__init__(Chains(budget_bytes // (ID_BYTES * IDS_PER_ENTRY)), vocabulary)
         self._most_chunks = budget_bytes // CHUNK_BYTES
-        self._chains = Chains(budget_bytes // (ID_BYTES * IDS_PER_ENTRY))
         self._newest: Chunk | None = None
         self._number = 0
         self._ids = 0
-        self._era = 0
 
     @property
     def ids(self) -> int:
@@ -132,53 +122,6 @@ class RecordIndex:
             after = common_start(run[at + KEY_IDS :], chunk.ids[end : chunk.published])
             start, stop = min(start, at - before), max(stop, at + KEY_IDS + after)
         return Held(start, stop, walk.cut)
-
-    @property
-    def era(self) -> int:
-        """How often everything was forgotten."""
-        return self._era
-
-    def find(self, tokens: Sequence[int], most: int) -> list[Place]:
-        """See Places.find. Of a key's places the newest MOST_CANDIDATES are compared; lengths count up to REACH."""
-        try:
-            key = array("i", tokens[-KEY_IDS:])
-        except OverflowError:
-            return []
-        if len(key) < KEY_IDS or min(key) < 0:
-            return []
-        places = self._chains.walk(key, MOST_CANDIDATES, MOST_STEPS, 1).places
-        if not places:
-            return []
-        measured = lengths(tokens, places, self.vocabulary)
-        # The sort keeps the order of equal ones, and the walk went from new to old.
-        best = sorted(range(len(places)), key=measured.__getitem__, reverse=True)[:most]
-        return [Place(measured[i], places[i][0].number << _SHIFT | places[i][1]) for i in best]
-
-    def advance(self, places: Sequence[Place], fresh: Sequence[int]) -> list[Place]:
-        """See Places.advance."""
-        try:
-            wanted = array("i", fresh).tobytes()
-        except OverflowError:
-            return []
-        if SEPARATOR in fresh:
-            return []
-        live, count = self._chains.live, len(fresh)
-        kept: list[Place] = []
-        for length, at in places:
-            chunk = live.get(at >> _SHIFT)
-            if chunk is None:
-                continue
-            start = at & _OFFSET
-            stop, ids = start + count, chunk.id_at
-            if stop < chunk.published and ids[start:stop].tobytes() == wanted and ids[stop] != SEPARATOR:
-                # What Place(...) does, in half the time.
-                kept.append(tuple.__new__(Place, (length + count, at + count)))
-        return kept
-
-    def following(self, at: int, count: int) -> tuple[int, ...]:
-        """See Places.following."""
-        chunk = self._chains.live.get(at >> _SHIFT)
-        return () if chunk is None else tuple(chunk.following(at & _OFFSET, count))
 
     def _begin(self, sequence: int) -> Chunk:
         """A new chunk, empty yet; the oldest goes where the budget has no room for both."""
