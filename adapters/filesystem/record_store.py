@@ -169,8 +169,9 @@ class RecordStore:
         if not self._files.lock():
             self._only_read("second", _SECOND)
             return
-        if not check_identity(self._files, self._identity, self._folder):
-            write_identity(self._files, self._identity)
+        missing = check_identity(self._files, self._identity, self._folder)
+        if missing is not None:
+            write_identity(self._files, missing)
         self._entered = True
         self._state, self._reason = "on", ""
 

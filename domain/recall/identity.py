@@ -2,13 +2,15 @@
 
 Two tokenizers with one identity give every id the same text. How text is cut before it becomes ids, and how messages
 become text, are left out: they decide which ids are written, not what an id means. The text of an identity is read back
-from a disk, so anything but the exact form counts as malformed.
+from a disk, so anything but the exact form counts as malformed. It ends with a checksum, so that one flipped bit, which
+could name another vocabulary, is noticed and put right.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -20,7 +22,9 @@ MOST_MODEL = 200
 MOST_TEXT_BYTES = 4096
 """No identity is longer."""
 
-_FORM = re.compile(r"tokenizer sha256:([0-9a-f]{64})\nvocabulary ([1-9][0-9]{0,9})\nmodel ([^\n]*)\n?")
+_FORM = re.compile(
+    r"(tokenizer sha256:([0-9a-f]{64})\nvocabulary ([1-9][0-9]{0,9})\nmodel ([^\n]*))(?:\ncheck ([0-9a-f]{8}))?\n?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,8 @@ class RecordIdentity:
 
     def text(self) -> str:
         """The content of the file `identity`."""
-        return f"tokenizer sha256:{self.digest}\nvocabulary {self.vocabulary}\nmodel {self.named_model}\n"
+        lines = f"tokenizer sha256:{self.digest}\nvocabulary {self.vocabulary}\nmodel {self.named_model}"
+        return f"{lines}\ncheck {_check(lines)}\n"
 
     def same_tokenizer(self, other: RecordIdentity) -> bool:
         """Whether ids of one mean the same for the other."""
@@ -61,12 +66,29 @@ class RecordIdentity:
 
 
 def parse(text: str) -> RecordIdentity | None:
-    """An identity from what a file holds, or None when the text is not exactly one."""
+    """An identity from what a file holds, or None when the text is not exactly one. A text without a check is one."""
     form = _FORM.fullmatch(text)
-    if form is None or int(form[2]) > MOST_VOCABULARY:
+    if form is None or int(form[3]) > MOST_VOCABULARY or form[5] not in (None, _check(form[1])):
         return None
-    model = form[3]
-    return RecordIdentity(form[1], int(form[2]), model) if model.isprintable() and len(model) <= MOST_MODEL else None
+    model = form[4]
+    return RecordIdentity(form[2], int(form[3]), model) if model.isprintable() and len(model) <= MOST_MODEL else None
+
+
+def mended(data: bytes) -> RecordIdentity | None:
+    """The identity in a file before one bit of it flipped; None unless one with a check, and no other, is that near."""
+    found: list[RecordIdentity] = []
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        identity = parse(changed.decode("utf-8", "replace"))
+        if identity is not None and identity.text().encode("utf-8") == changed:
+            found.append(identity)
+    return found[0] if len(found) == 1 else None
+
+
+def _check(lines: str) -> str:
+    """CRC-32 of the lines before it, in hexadecimal: no two flipped bits of a text this short go unnoticed."""
+    return f"{zlib.crc32(lines.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def record_digest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Sequence
 
 import pytest
@@ -14,6 +15,7 @@ from tensorfold.domain.recall.identity import (
     MOST_TEXT_BYTES,
     MOST_VOCABULARY,
     RecordIdentity,
+    mended,
     parse,
     record_digest,
 )
@@ -24,9 +26,11 @@ MERGES = (("a", "b"), ("ab", "a"))
 ADDED = ((3, "<s>", True), (4, "<t>", False))
 
 
-def test_the_text_is_three_lines() -> None:
+def test_the_text_is_three_lines_and_their_check() -> None:
     identity = RecordIdentity(DIGEST, 248320, "Qwen3.8-27B-MLX-4bit")
-    assert identity.text() == f"tokenizer sha256:{DIGEST}\nvocabulary 248320\nmodel Qwen3.8-27B-MLX-4bit\n"
+    lines = f"tokenizer sha256:{DIGEST}\nvocabulary 248320\nmodel Qwen3.8-27B-MLX-4bit"
+    assert identity.text() == f"{lines}\ncheck {zlib.crc32(lines.encode()):08x}\n"
+    assert parse(lines + "\n") == parse(lines) == identity
     assert parse(identity.text()) == parse(identity.text().removesuffix("\n")) == identity
     assert identity.folder_name == f"{DIGEST[:16]}-248320"
 
@@ -37,10 +41,11 @@ def test_whatever_a_model_is_called_its_identity_reads_back(vocabulary: int, mod
     identity = RecordIdentity(DIGEST, vocabulary, model)
     again = parse(identity.text())
     assert again is not None and again.same_tokenizer(identity) and again.model == identity.named_model
-    assert len(identity.text().encode("utf-8")) <= MOST_TEXT_BYTES and identity.text().count("\n") == 3
+    assert len(identity.text().encode("utf-8")) <= MOST_TEXT_BYTES and identity.text().count("\n") == 4
 
 
-GOOD = RecordIdentity(DIGEST, 512, "m").text()
+WHOLE = RecordIdentity(DIGEST, 512, "m").text()
+GOOD = "".join(WHOLE.splitlines(keepends=True)[:3])
 MALFORMED = (
     "",
     "\n",
@@ -64,6 +69,12 @@ MALFORMED = (
     GOOD.replace("model m", "model m\x1b[2J"),
     GOOD.replace("model m", "model " + "m" * (MOST_MODEL + 1)),
     "\n".join(reversed(GOOD.splitlines())),
+    WHOLE + "\n",
+    WHOLE.replace("512", "513"),
+    WHOLE.replace("check ", "check 0"),
+    WHOLE.replace("check", "\ncheck"),
+    GOOD + "check \n",
+    GOOD + "check 00000000\n",
 )
 
 
@@ -76,7 +87,32 @@ def test_nothing_but_the_exact_form_is_read(text: str) -> None:
 @given(st.text(max_size=200) | st.text(alphabet=sorted(set(GOOD)), max_size=200))
 def test_no_text_breaks_the_reader(text: str) -> None:
     found = parse(text)
-    assert found is None or found.text().rstrip("\n") == text.rstrip("\n")
+    assert found is None or found.text().startswith(text.rstrip("\n"))
+
+
+@pytest.mark.parametrize("model", ["m", "", "Qwen3.8-27B-MLX-4bit", "ünï", "m" * MOST_MODEL])
+def test_one_flipped_bit_names_no_other_tokenizer_and_is_put_right(model: str) -> None:
+    identity = RecordIdentity(DIGEST, 248320, model)
+    data = identity.text().encode("utf-8")
+    for bit in range(0, 8 * len(data), 5 if len(model) < 3 else 61):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        found = parse(flipped.decode("utf-8", "replace"))
+        # Without its line end the check belongs to the model's name, which decides nothing.
+        assert found is None or found.same_tokenizer(identity)
+        assert mended(bytes(flipped)) == identity
+
+
+def test_two_flipped_bits_are_not_put_right() -> None:
+    data = bytearray(WHOLE.encode())
+    for bit in (90, 170):
+        data[bit // 8] ^= 1 << bit % 8
+    assert mended(bytes(data)) is None
+
+
+@pytest.mark.parametrize("text", ["", GOOD, GOOD.replace("vocabulary", "vocabulari"), "x" * 400])
+def test_without_a_check_nothing_is_put_right(text: str) -> None:
+    assert mended(text.encode()) is None
 
 
 @pytest.mark.parametrize(("digest", "vocabulary"), [("", 5), (DIGEST[:-1], 5), ("g" * 64, 5), (DIGEST, 0)])
