@@ -46,6 +46,15 @@ class GenerationFlags:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateSettings:
+    """Where releases are looked for and whether a start looks; `address` None is the package's own."""
+
+    address: ProjectAddress | None
+    check: bool
+    cache: Path
+
+
+@dataclass(frozen=True, slots=True)
 class RunSettings:
     """Everything a `serve` or `verify` needs to begin. `notes` are lines to say about what was asked for."""
 
@@ -54,17 +63,9 @@ class RunSettings:
     http: HttpSettings
     generation: GenerationFlags
     cache: Path
+    update: UpdateSettings
     recall: RecallSettings | None = None
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateSettings:
-    """Where releases are looked for and whether a start looks; `address` None is the package's own."""
-
-    address: ProjectAddress | None
-    check: bool
-    cache: Path
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:
@@ -156,6 +157,7 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             seed_salt=seed_salt(environment.get("TENSORFOLD_SEED_SALT", "")),
         ),
         cache=cache_folder(environment),
+        update=update_settings(flags, environment),
         recall=recall_settings(flags),
         notes=recall_notes(flags),
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tensorfold.entrypoints.cli.parser import build
 from tests.tree import ROOT
 
-COMMANDS = ("serve", "verify")
+COMMANDS = ("serve", "update", "verify")
 END = "<!-- end of flags -->"
 
 

@@ -129,6 +129,7 @@ def test_commands_hand_the_environment_to_the_settings_and_nothing_else_reads_it
     # The renderer's process empties its own, but for the time zone.
     assert reading - {"adapters/tokenization/render_child.py"} == {
         "entrypoints/cli/serve.py",
+        "entrypoints/cli/update.py",
         "entrypoints/cli/verify.py",
     }
 

@@ -79,7 +79,12 @@ def _code(status: int) -> int:
 
 def _address(found: importlib.metadata.Distribution) -> str | None:
     """What stands behind `Repository` among the project's addresses."""
-    for line in found.metadata.get_all("Project-URL") or ():
+    try:
+        lines = found.metadata.get_all("Project-URL") or ()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # What an install that was broken off leaves behind.
+        return None
+    for line in lines:
         label, _, address = str(line).partition(",")
         if label.strip() == _LABEL:
             return address.strip()

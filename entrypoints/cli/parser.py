@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tensorfold import __version__
+from tensorfold.entrypoints.cli import update
 from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, gib, integer, number, parallel
 
-_COMMANDS = ("serve", "verify")
+_COMMANDS = ("serve", "update", "verify")
 _ENVIRONMENT = (
     "Environment: TENSORFOLD_API_KEY holds keys, separated by commas; TENSORFOLD_SEED_SALT is an integer mixed into "
     "the seed of requests without one; XDG_CACHE_HOME (~/.cache) is where converted models, load checks and records of "
@@ -55,6 +56,7 @@ def build() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, fill, what in (
         ("serve", _serve, "serve a model over an OpenAI-compatible API"),
+        ("update", update.fill, "look for a newer release and install it"),
         ("verify", _verify, "prove on this machine that nothing fast changes a token"),
     ):
         fill(commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.", epilog=_ENVIRONMENT))
@@ -108,6 +110,11 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="KEY",
         help="a key clients must send; may be repeated (or TENSORFOLD_API_KEY)",
+    )
+    endpoint.add_argument(
+        "--no-update-check",
+        action="store_true",
+        help="do not look for a newer release at the start (or TENSORFOLD_NO_UPDATE_CHECK=1)",
     )
     generation = parser.add_argument_group("generation")
     generation.add_argument(

@@ -1,4 +1,7 @@
-"""The two lines about releases that a server may say: a newer one is out, and this one serves for the first time."""
+"""The two lines about releases that a server may say: a newer one is out, and this one serves for the first time.
+
+Neither delays a server or can fail it.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +14,26 @@ from tensorfold.application.releases import ProjectAddress, read_address
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import UpdateSettings
 
+Say = Callable[[str], None]
 
-class ReleaseNotices:
-    """Made once for a server. Neither line delays it or can fail it."""
 
-    def __init__(self, settings: UpdateSettings, container: Container, say: Callable[[str], None]) -> None:
-        self._check = settings.check
-        self._container = container
-        self._address = project_address(settings, container.installation())
-        self._say = say
+def start_release_check(settings: UpdateSettings, container: Container, say: Say) -> None:
+    """Ask for the newest release in the background, unless the check is off."""
+    if not settings.check:
+        return
+    address = project_address(settings, container.installation())
+    if address is not None:
+        feed, memory = container.release_feed(address), container.update_memory()
+        ReleaseCheck(feed, memory, container.clock(), address, __version__, say).start()
 
-    def start(self) -> None:
-        """Ask for the newest release in the background, unless the check is off."""
-        if not self._check or self._address is None:
-            return
-        feed, memory = self._container.release_feed(self._address), self._container.update_memory()
-        ReleaseCheck(feed, memory, self._container.clock(), self._address, __version__, self._say).start()
 
-    def served(self) -> None:
-        """The server serves: say so once for a version. Needs no network, so the check's switch leaves it alone."""
-        line = first_serve_line(self._container.update_memory(), __version__, self._address)
-        if line is not None:
-            self._say(line)
+def say_first_serve(settings: UpdateSettings, container: Container, say: Say) -> None:
+    """Say once for a version that it serves. Needs no network, so the check's switch leaves it alone."""
+    line = first_serve_line(
+        container.update_memory(), __version__, project_address(settings, container.installation())
+    )
+    if line is not None:
+        say(line)
 
 
 def project_address(settings: UpdateSettings, installation: Installation) -> ProjectAddress | None:

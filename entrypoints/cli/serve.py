@@ -37,6 +37,7 @@ from tensorfold.entrypoints.cli.opening import (
     schedule,
 )
 from tensorfold.entrypoints.cli.record import open_record, recall_line
+from tensorfold.entrypoints.cli.release_notices import say_first_serve, start_release_check
 from tensorfold.entrypoints.cli.signals import EndAskedError, Signals
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.http.access_log import AccessRecord
@@ -72,6 +73,7 @@ def serve(flags: argparse.Namespace, signals: Signals) -> int:
     container = Container(cache=settings.cache)
     server = _listen(settings)
     server.start()
+    start_release_check(settings.update, container, say)
     try:
         return _run(settings, container, server, signals)
     finally:
@@ -148,6 +150,7 @@ def _serve(
         defaults = sampling_defaults(checked, settings)
         _open(opened, settings, container, scheduler, server, defaults)
         _report(opened, settings, scheduler, server, defaults, time.monotonic() - began)
+        say_first_serve(settings.update, container, say)
         signals.wait()
         code = _end(server, signals)
         return code

@@ -21,6 +21,7 @@ from tensorfold.entrypoints.cli import main
 
 ROOT = Path(__file__).parents[2]
 MARK = "TENSORFOLD_TEST_MARK"
+NO_CHECK = "TENSORFOLD_NO_UPDATE_CHECK"
 LIMIT_S = 120.0
 
 
@@ -53,6 +54,8 @@ class Ran:
 def in_process(arguments: Sequence[str]) -> Ran:
     """`tensorfold ARGUMENTS` in this process."""
     out, err = io.StringIO(), io.StringIO()
+    # A server that gets as far as looking for a release must not look from here.
+    os.environ[NO_CHECK] = "1"
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     began = time.monotonic()
     try:
@@ -67,12 +70,16 @@ def in_process(arguments: Sequence[str]) -> Ran:
 
 
 def environment(home: Path, mark: str = "") -> dict[str, str]:
-    """What the command sees: nothing of the user's, its caches below `home`, and a mark that its children inherit."""
+    """What the command sees: nothing of the user's, its caches below `home`, and a mark that its children inherit.
+
+    No server that a test starts looks for a release.
+    """
     return {
         "PATH": os.environ.get("PATH", ""),
         "HOME": str(home),
         "XDG_CACHE_HOME": str(home / "cache"),
         "PYTHONPATH": os.pathsep.join((str(ROOT / ".pkg"), str(ROOT))),
+        NO_CHECK: "1",
         MARK: mark,
     }
 

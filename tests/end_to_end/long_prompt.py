@@ -53,7 +53,7 @@ class Watched:
 def watch_demo(prompt: int) -> Watched:
     """Serve the demo, send `prompt` ids, look at health until the reply is there, and end the server."""
     seen = Watched(prompt)
-    command = [sys.executable, "-m", "tensorfold", "serve", "demo", "--port", "0"]
+    command = [sys.executable, "-m", "tensorfold", "serve", "demo", "--port", "0", "--no-update-check"]
     began = time.monotonic()
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines: list[str] = []

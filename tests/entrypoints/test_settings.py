@@ -89,7 +89,7 @@ def test_a_value_outside_its_limits_is_refused_by_flag_value_and_limit(
     [
         ([], "the following arguments are required: COMMAND; "),
         (["serve"], "the following arguments are required: MODEL; "),
-        (["nowhere"], "'nowhere' is neither a command (serve, verify) nor a folder here nor demo or demo@4bit; "),
+        (["nowhere"], "'nowhere' is neither a command (serve, update, verify) nor a folder here nor demo or demo@4bit; "),
         (["serve", "demo", "--unheard-of"], "unrecognized arguments: --unheard-of; "),
         (["serve", "demo", "--max", "5"], "unrecognized arguments: --max"),
     ],
@@ -248,3 +248,31 @@ def test_verify_takes_no_record_of_the_users(flag: tuple[str, ...], capsys: pyte
         parse(["verify", "demo", *flag])
     told = f"tensorfold: unrecognized arguments: {' '.join(flag)}; `tensorfold --help` shows what there is.\n"
     assert (ended.value.code, capsys.readouterr().err) == (2, told)
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "looks"),
+    [
+        ((), "", True),
+        ((), "0", True),
+        ((), "off", True),
+        ((), "2", True),
+        ((), "1", False),
+        ((), " TRUE ", False),
+        ((), "Yes", False),
+        ((), "on", False),
+        (("--no-update-check",), "", False),
+        (("--no-update-check",), "0", False),
+    ],
+)
+def test_either_switch_turns_the_release_check_off(words: tuple[str, ...], value: str, looks: bool) -> None:
+    made = settings_of("serve", "demo", *words, TENSORFOLD_NO_UPDATE_CHECK=value, XDG_CACHE_HOME="cache")
+    assert (made.update.check, made.update.address) == (looks, None)
+    assert made.update.cache == made.cache
+
+
+def test_another_address_of_the_project_is_plain_https_or_refused() -> None:
+    made = settings_of("serve", "demo", TENSORFOLD_PROJECT_URL=" https://git.example/a/b ").update.address
+    assert made is not None and made.page == "https://git.example/a/b"
+    with pytest.raises(RefusedError, match="TENSORFOLD_PROJECT_URL is 'http://git.example/a/b'; it must be https://HOST"):
+        settings_of("serve", "demo", TENSORFOLD_PROJECT_URL="http://git.example/a/b")

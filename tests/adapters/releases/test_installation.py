@@ -56,6 +56,13 @@ def test_a_package_that_names_no_repository_has_an_empty_address(site: Path) -> 
     assert PackageInstallation("0.1.0").facts().address == ""
 
 
+def test_what_a_broken_install_left_behind_has_an_empty_address(site: Path) -> None:
+    install(site)
+    (site / "tensorfold-0.1.0.dist-info" / "METADATA").unlink()
+    (site / "tensorfold-0.1.0.dist-info" / "RECORD").write_text("")
+    assert PackageInstallation("0.1.0").facts().address == ""
+
+
 def test_an_editable_install_has_its_folder_and_the_clone_around_it(site: Path, tmp_path: Path) -> None:
     folder = tmp_path / "with space" / "deep"
     folder.mkdir(parents=True)
