@@ -84,7 +84,7 @@ class Ledger:
         self._wait = settings.first_wait if worthwhile else min(2 * self._wait, settings.longest_wait)
 
     def verified(self, kind: int, offered: int, landed: int, missed: bool) -> None:
-        """`offered` ids of a class's copy were verified: `landed` were right in a row, and the next wrong if `missed`."""
+        """Of a copy of a class `offered` ids were verified: `landed` were right, and the next was wrong if `missed`."""
         self.rates.observe(kind, landed, missed)
         self._missed += missed and not landed
         before, classes = self._classes[kind], list(self._classes)

@@ -94,34 +94,38 @@ class RecallSource:
 
     def _choose(self, tokens: Sequence[int], limit: int) -> _Offer | None:
         """The offer to make for the places that match now, if any."""
-        settings, live = self._settings, self._cursors.live
+        live = self._cursors.live
         count = min(self._window, self._widest, limit)
         votes = self._votes(count)
-        if not votes:
-            return None
         ledger = self._policy.ledger
         kind = match_class(live[0].length, self._cursors.resumed)
-        # The record keeps LEAD_IDS before what a request newly read: a repeated one may match no further back.
-        repeat = live[0].length >= len(tokens) - self._prompt + min(self._prompt, LEAD_IDS)
-        rates = ledger.rates.prior if settings.eager else ledger.rates.chances
+        rates = ledger.rates.prior if self._settings.eager else ledger.rates.chances
         drafts = self._drafts(votes, rates(kind, count), limit)
         if not drafts.tokens:
             return None
+        # The record keeps LEAD_IDS before what a request newly read: a repeated one may match no further back.
+        repeat = live[0].length >= len(tokens) - self._prompt + min(self._prompt, LEAD_IDS)
         offer = _Offer(drafts, len(tokens), self._cursors.era, kind, ledger, repeat)
-        if settings.eager:
+        if self._settings.eager:
             return offer
         wanted = drafts.expected > self._own
         if not wanted:
-            if self._tree_rows > 0 and not self._graft_wait and drafts.expected > 0.0 and not ledger.probe_due():
+            if self._grafts(drafts) and not ledger.probe_due():
                 return replace(offer, graft=True)
             ledger.passed_over()
         if ledger.probe_due():
+            # A true copy's chances, so that a probe gets rows where a true copy would; where no more is hoped for than
+            # expected, an offer that is wanted anyway is probe enough.
             hoped = self._drafts(votes, ledger.rates.prior(kind, count), limit)
             better = hoped.expected > drafts.expected
             if better or not wanted:
                 ledger.probe_began()
                 return replace(offer, drafts=hoped if better else drafts, probe=True)
         return offer if wanted else None
+
+    def _grafts(self, drafts: Drafts) -> bool:
+        """Whether drafts that own drafts are expected to beat may share a tree with them now."""
+        return self._tree_rows > 0 and not self._graft_wait and drafts.expected > 0.0
 
     def _votes(self, count: int) -> list[Vote]:
         """What follows each place, at most `count` ids; places that match far shorter than the longest have no vote."""

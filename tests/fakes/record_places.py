@@ -37,12 +37,12 @@ class ListPlaces:
     def find(self, tokens: Sequence[int], most: int) -> list[Place]:
         """Every end of every run that matches, measured id by id."""
         self.finds += 1
+        key = tuple(tokens[-KEY_IDS:])
         found = []
         for number, piece in enumerate(self.pieces):
             for end in range(KEY_IDS, len(piece)):
-                length = _shared(piece[:end], tokens)
-                if length >= KEY_IDS:
-                    found.append(Place(length, number * _STRIDE + end))
+                if piece[end - KEY_IDS : end] == key:
+                    found.append(Place(_shared(piece[:end], tokens), number * _STRIDE + end))
         found.sort(key=lambda place: (-place.length, -place.at))
         return found[:most]
 
