@@ -23,7 +23,7 @@ FOLDERS = {*ROOMS, "tests", "docs", ".pkg", ".ci"}
 # What the domain may take from the standard library: pieces that compute, none that reads or writes anything.
 PURE = {
     "__future__", "array", "bisect", "codecs", "collections", "dataclasses", "enum", "fractions", "functools",
-    "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "struct", "typing",
+    "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "struct", "typing", "zlib",
 }  # fmt: skip
 # The name a package is imported by, where it is not the name it is installed by.
 IMPORTED_AS = {"dependency-injector": "dependency_injector"}

@@ -103,7 +103,7 @@ class ChunkTail:
         with trouble(f"{self.name} could not be written", gone=True):
             written = self._files.append(self.name, data)
         if written < len(data):
-            raise TroubleError(f"{self.name} could not be written: the disk took {written} of {len(data)} bytes")
+            raise TroubleError(f"{self.name} could not be written: the disk took a part of it")
         self._torn = False
         self.size += len(data)
         self._written_at = self._monotonic()

@@ -21,6 +21,7 @@ _CAUSES = {
     errno.ENOTDIR: "it is not a folder",
     errno.EISDIR: "it is a folder",
     errno.ELOOP: "it is a symbolic link",
+    errno.EINVAL: "it is no plain file",
     errno.EMFILE: "too many files are open",
     errno.ENFILE: "too many files are open",
     errno.ENOMEM: "memory is short",

@@ -19,7 +19,7 @@ MOST_VOCABULARY = (1 << 31) - 2
 """Ids are stored plus one, in 32 signed bits."""
 MOST_MODEL = 200
 """Characters kept of a model's name."""
-MOST_TEXT_BYTES = 4096
+MOST_TEXT_BYTES = 1024
 """No identity is longer."""
 
 _FORM = re.compile(
