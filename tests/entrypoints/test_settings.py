@@ -89,7 +89,7 @@ def test_a_value_outside_its_limits_is_refused_by_flag_value_and_limit(
     [
         ([], "the following arguments are required: COMMAND; "),
         (["serve"], "the following arguments are required: MODEL; "),
-        (["nowhere"], "'nowhere' is neither a command (serve, update, verify) nor a folder here nor demo or demo@4bit; "),
+        (["nowhere"], "'nowhere' is neither a command (serve, update, verify) nor a folder here nor demo or demo@4bit"),
         (["serve", "demo", "--unheard-of"], "unrecognized arguments: --unheard-of; "),
         (["serve", "demo", "--max", "5"], "unrecognized arguments: --max"),
     ],
@@ -274,5 +274,5 @@ def test_either_switch_turns_the_release_check_off(words: tuple[str, ...], value
 def test_another_address_of_the_project_is_plain_https_or_refused() -> None:
     made = settings_of("serve", "demo", TENSORFOLD_PROJECT_URL=" https://git.example/a/b ").update.address
     assert made is not None and made.page == "https://git.example/a/b"
-    with pytest.raises(RefusedError, match="TENSORFOLD_PROJECT_URL is 'http://git.example/a/b'; it must be https://HOST"):
+    with pytest.raises(RefusedError, match=r"TENSORFOLD_PROJECT_URL is 'http://git\.example/a/b'; it must be"):
         settings_of("serve", "demo", TENSORFOLD_PROJECT_URL="http://git.example/a/b")
