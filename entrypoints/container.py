@@ -12,9 +12,12 @@ from dependency_injector import containers, providers
 
 from tensorfold.application.ports.backend import Backend
 from tensorfold.application.ports.checkpoints import CheckpointReader, RefusedError, WeightPackage
+from tensorfold.application.ports.installation import Installation, UpdateMemory
 from tensorfold.application.ports.machine import Clock
+from tensorfold.application.ports.services import ReleaseFeed
 from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
 from tensorfold.application.recall import RecallService
+from tensorfold.application.releases import ProjectAddress
 from tensorfold.domain.drafting.sources import DraftSourceFactory
 from tensorfold.domain.recall.identity import RecordIdentity
 from tensorfold.domain.recall.policy import OfferSettings
@@ -93,6 +96,25 @@ def _recall(
     )
 
 
+def _installation() -> Installation:
+    from tensorfold import __version__
+    from tensorfold.adapters.releases.installation import PackageInstallation
+
+    return PackageInstallation(__version__)
+
+
+def _release_feed(address: ProjectAddress) -> ReleaseFeed:
+    from tensorfold.adapters.releases.feed import SiteReleaseFeed
+
+    return SiteReleaseFeed(address)
+
+
+def _update_memory(cache: Path) -> UpdateMemory:
+    from tensorfold.adapters.releases.memory import FolderUpdateMemory
+
+    return FolderUpdateMemory(cache)
+
+
 class Container(containers.DeclarativeContainer):
     """Every service a command may need, each built once."""
 
@@ -105,3 +127,6 @@ class Container(containers.DeclarativeContainer):
     backend: providers.Provider[Backend] = providers.Factory(_backend, cache=cache)
     sources: providers.Provider[tuple[DraftSourceFactory, ...]] = providers.Factory(_copies)
     recall: providers.Provider[RecallService] = providers.Factory(_recall, clock)
+    installation: providers.Provider[Installation] = providers.Singleton(_installation)
+    release_feed: providers.Provider[ReleaseFeed] = providers.Factory(_release_feed)
+    update_memory: providers.Provider[UpdateMemory] = providers.Singleton(_update_memory, cache)
