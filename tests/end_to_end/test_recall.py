@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tensorfold.domain.recall.identity import RecordIdentity
 from tests.end_to_end import commands
 from tests.end_to_end.clients import Client, post_bytes
 from tests.end_to_end.commands import as_process
@@ -31,7 +32,7 @@ QUESTION = "Recite the quartz xylophone ballad of Zanzibar, all of it."
 SAMPLED: dict[str, Any] = {"max_tokens": 200, "temperature": 1.1, "seed": 5, "ignore_eos": True}
 """A reply without repetitions of its own: whatever it copies, it copies from the record."""
 KEY = "k1"
-THEIRS = f"tokenizer sha256:{'5e' * 32}\nvocabulary 32000\nmodel Somebody-7B\n"
+THEIRS = RecordIdentity("5e" * 32, 32_000, "Somebody-7B").text()
 """An identity of another tokenizer."""
 
 
@@ -334,7 +335,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def environment(home: Path, mark: str = "") -> dict[str, str]:
         made = plain(home, mark)
         path = os.pathsep.join((str(tmp_path / "watch"), made["PYTHONPATH"]))
-        return made | {"PYTHONPATH": path, "TENSORFOLD_TEST_WATCH": str(told)}
+        return made | {"PYTHONPATH": path, "TENSORFOLD_TEST_WATCH": str(told), "TENSORFOLD_NO_UPDATE_CHECK": "1"}
 
     monkeypatch.setattr(commands, "environment", environment)
     return told
