@@ -6,7 +6,7 @@ bytes of the digest, no tensor byte is read, and those only after every header h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,21 @@ class FolderReader:
         opened = CheckpointFolder(folder)
         return parse_object(self._json_bytes(opened, CONFIG), opened.label(CONFIG), self._limits)
 
+    def generation(self, folder: Path) -> Mapping[str, Any]:
+        """generation_config.json alone, parsed; an empty mapping when there is none. Raises RefusedError."""
+        return self._generation(CheckpointFolder(folder))
+
+    def weight_files(self, folder: Path) -> Sequence[str]:
+        """Names of the files that hold the weights, by the index or the one file's. Raises RefusedError."""
+        opened = CheckpointFolder(folder)
+        return sorted(set(self._index(opened).values())) if opened.has(INDEX) else [WEIGHTS]
+
     def facts(self, folder: Path) -> CheckpointFacts:
         """Validate everything but the weight bytes. Raises RefusedError."""
         opened = CheckpointFolder(folder)
         config_bytes = self._json_bytes(opened, CONFIG)
         config = parse_object(config_bytes, opened.label(CONFIG), self._limits)
-        generation: Mapping[str, Any] = {}
-        if opened.has(GENERATION):
-            generation = parse_object(self._json_bytes(opened, GENERATION), opened.label(GENERATION), self._limits)
+        generation = self._generation(opened)
         headers = self._headers(opened)
         tensors = {tensor.name: tensor for header in headers.values() for tensor in header.tensors}
         digest = WeightDigest(config_bytes, len(tensors))
@@ -52,6 +59,15 @@ class FolderReader:
                 digest.add_file(file, header.digest, header.tensors)
         size = sum(tensor.nbytes for tensor in tensors.values())
         return CheckpointFacts(Path(folder), config, generation, tensors, size, digest.hexdigest())
+
+    def _generation(self, folder: CheckpointFolder) -> Mapping[str, Any]:
+        if not folder.has(GENERATION):
+            return {}
+        return parse_object(self._json_bytes(folder, GENERATION), folder.label(GENERATION), self._limits)
+
+    def _index(self, folder: CheckpointFolder) -> dict[str, str]:
+        with folder.open(INDEX) as file:
+            return read_index(file, self._limits)
 
     def _json_bytes(self, folder: CheckpointFolder, name: str) -> bytes:
         with folder.open(name) as file:
@@ -85,8 +101,7 @@ class FolderReader:
     def _placed(self, folder: CheckpointFolder) -> dict[str, str] | None:
         """The index's placement, None for a checkpoint of one file. Raises RefusedError when there are no weights."""
         if folder.has(INDEX):
-            with folder.open(INDEX) as file:
-                placed = read_index(file, self._limits)
+            placed = self._index(folder)
             if folder.has(WEIGHTS) and WEIGHTS not in placed.values():
                 raise RefusedError(
                     f"{folder.label(WEIGHTS)} stands beside an index that does not name it; remove one of the two."

@@ -60,6 +60,11 @@ class DemoPackage:
                 f"XDG_CACHE_HOME moves the cache."
             ) from None
 
+    def ready(self, name: str) -> Path | None:
+        """The checkpoint folder of a name when it was converted before."""
+        form = FORMS.get(name)
+        return None if form is None else self._ready(form)
+
     def _ready(self, form: Form) -> Path | None:
         return self._cache.ready(self._folder_name(form), self._made_from(form))
 

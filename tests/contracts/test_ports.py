@@ -57,6 +57,6 @@ def test_an_implementation_promises_that(
     try:
         check(subject)
     finally:
-        template = getattr(subject, "template", None)
-        if template is not None:
-            template.close()
+        closed = getattr(subject, "template", subject)
+        if hasattr(closed, "close"):
+            closed.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError, Transfer
 
 
 class FakeCheckpointReader:
@@ -25,6 +25,14 @@ class FakeCheckpointReader:
         """As told."""
         return self.facts(folder).config
 
+    def generation(self, folder: Path) -> Mapping[str, Any]:
+        """As told."""
+        return self.facts(folder).generation
+
+    def weight_files(self, folder: Path) -> Sequence[str]:
+        """The files that the known tensors lie in."""
+        return sorted({header.file for header in self.facts(folder).tensors.values()})
+
 
 class FakeModelHub:
     """Repositories of `folders`; `here` names those that are complete on this machine."""
@@ -32,24 +40,40 @@ class FakeModelHub:
     def __init__(self, folders: Mapping[str, Path] | None = None) -> None:
         self.folders = dict(folders or {})
         self.here: set[str] = set()
+        self.asked: set[str] = set()
         self.fetched: list[tuple[str, str | None]] = []
 
     def fetch_config(self, repo: str, revision: str | None) -> Path:
         """The folder; its weights do not come with it."""
-        return self._folder(repo, revision)
+        folder = self._folder(repo, revision)
+        self.asked.add(_named(repo, revision))
+        return folder
 
-    def fetch(self, repo: str, revision: str | None, on_progress: Callable[[str], None]) -> Path:
+    def fetch(
+        self,
+        repo: str,
+        revision: str | None,
+        on_progress: Callable[[str], None],
+        on_transfer: Callable[[Transfer], None] | None = None,
+    ) -> Path:
         """The folder, complete from now on."""
         folder = self._folder(repo, revision)
         if _named(repo, revision) not in self.here:
             on_progress(f"fetching {repo}")
             self.fetched.append((repo, revision))
             self.here.add(_named(repo, revision))
+            if on_transfer is not None:
+                on_transfer(Transfer(1, 1))
         return folder
 
     def cached(self, repo: str, revision: str | None) -> Path | None:
         """The folder once it was fetched."""
         return self.folders[_named(repo, revision)] if _named(repo, revision) in self.here else None
+
+    def known(self, repo: str, revision: str | None) -> Path | None:
+        """The folder once its configuration or all of it was fetched."""
+        here = self.here | self.asked
+        return self.folders[_named(repo, revision)] if _named(repo, revision) in here else None
 
     def _folder(self, repo: str, revision: str | None) -> Path:
         folder = self.folders.get(_named(repo, revision))
@@ -81,3 +105,7 @@ class FakeWeightPackage:
             on_progress(f"converting {name}")
             self.converted.append(name)
         return self._folders[name]
+
+    def ready(self, name: str) -> Path | None:
+        """The folder once it was provided."""
+        return self._folders[name] if name in self.converted else None

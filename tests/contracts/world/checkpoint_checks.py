@@ -28,6 +28,14 @@ def facts_are_whole_and_say_the_same_twice(subject: ReaderSubject) -> None:
     assert facts.tensors and all(header.name == name for name, header in facts.tensors.items())
     assert all(0 <= header.begin <= header.end and header.nbytes >= 0 for header in facts.tensors.values())
     assert facts.weight_bytes == sum(header.nbytes for header in facts.tensors.values())
+    assert facts.generation == subject.reader.generation(subject.good)
+
+
+def the_files_of_the_weights_are_named(subject: ReaderSubject) -> None:
+    """Each once, in name order; together they are the files that the tensors lie in."""
+    for folder in (subject.good, subject.other):
+        names = list(subject.reader.weight_files(folder))
+        assert names == sorted({header.file for header in subject.reader.facts(folder).tensors.values()})
 
 
 def a_digest_tells_weights_apart(subject: ReaderSubject) -> None:

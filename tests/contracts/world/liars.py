@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorfold.application.ports.checkpoints import Transfer
 from tensorfold.application.ports.services import Release
 from tensorfold.application.ports.stores import StoredChunk, StoreState
 from tests.contracts.lies import Lie, lying, lying_part
@@ -244,8 +245,20 @@ SOURCE_LIES: tuple[Lie, ...] = (
     ),
     (checkpoint_checks.bad_folders_are_refused_in_one_sentence, lying_part(READERS[0], "reader", facts=_facts())),
     (
+        checkpoint_checks.the_files_of_the_weights_are_named,
+        lying_part(READERS[0], "reader", weight_files=lambda self, folder: ["other.safetensors"]),
+    ),
+    (
         hub_checks.a_repository_is_cached_once_it_was_fetched,
         lying_part(HUBS[0], "hub", cached=lambda self, repo, revision: self.folders.get(repo)),
+    ),
+    (
+        hub_checks.a_repository_is_known_once_its_configuration_is_here,
+        lying_part(HUBS[0], "hub", known=lambda self, repo, revision: self.cached(repo, revision)),
+    ),
+    (
+        hub_checks.a_download_tells_how_far_it_is,
+        lying_part(HUBS[0], "hub", fetch=lambda self, repo, revision, say, moved=None: moved(Transfer(2, 1))),
     ),
     (
         hub_checks.an_unknown_repository_is_refused_in_one_sentence,

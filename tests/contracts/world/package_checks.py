@@ -20,7 +20,9 @@ def a_name_is_provided_once(subject: PackageSubject) -> None:
     folders = []
     for name in subject.package.names():
         lines = Lines()
+        assert subject.package.ready(name) is None
         folder = subject.package.provide(name, lines)
+        assert subject.package.ready(name) == folder
         assert lines and (folder / "config.json").is_file()
         lines.clear()
         assert subject.package.provide(name, lines) == folder and not lines
@@ -33,3 +35,4 @@ def an_unknown_name_is_refused_in_one_sentence(subject: PackageSubject) -> None:
     error = refuses(lambda: subject.package.provide("no-such-model", Lines()), RefusedError)
     sentence(error)
     assert all(name in str(error) for name in subject.package.names())
+    assert subject.package.ready("no-such-model") is None
