@@ -42,6 +42,7 @@ BREAKS = {
     "the domain does no input or output": ("domain/families/broken.py", "import os"),
     "use no library but numpy": ("application/broken_again.py", "import jinja2"),
     "MLX stays in its adapter": ("adapters/tokenization/broken.py", "import mlx.core"),
+    "the hub's library stays": ("adapters/packages/broken.py", "import huggingface_hub"),
     "torch and triton stay": ("adapters/mlx/broken.py", "import torch"),
     "web and request libraries stay": ("adapters/filesystem/broken.py", "import falcon"),
     "the injection library stays": ("entrypoints/http/broken.py", "import dependency_injector"),
