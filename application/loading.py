@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
@@ -34,6 +35,17 @@ class Described:
     defaults: GenerationDefaults
     stop_ids: frozenset[int]
     context: int
+
+
+def check_config(config: Mapping[str, Any], backend: str, context: int | None) -> DecoderPlan:
+    """What can be refused from config.json alone: family, backend, storage format, window. Raises RefusedError."""
+    try:
+        plan = plan_for(config, backend)
+        parse_quantization(config)
+    except ConfigError as refusal:
+        raise RefusedError(refusal.message) from None
+    _window(plan, context)
+    return plan
 
 
 def describe(facts: CheckpointFacts, backend: str, context: int | None) -> Described:

@@ -10,12 +10,16 @@ from pathlib import Path
 
 from dependency_injector import containers, providers
 
+from tensorfold import __version__
+from tensorfold.application.catalogue import ModelSources
+from tensorfold.application.checkpoint_parts import CheckpointParts
 from tensorfold.application.ports.backend import Backend
-from tensorfold.application.ports.checkpoints import CheckpointReader, RefusedError, WeightPackage
+from tensorfold.application.ports.checkpoints import CheckpointReader, ModelHub, RefusedError, WeightPackage
 from tensorfold.application.ports.installation import Installation, UpdateMemory
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.services import ReleaseFeed
 from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
+from tensorfold.application.pulling import Puller
 from tensorfold.application.recall import RecallService
 from tensorfold.application.releases import ProjectAddress
 from tensorfold.domain.drafting.sources import DraftSourceFactory
@@ -39,6 +43,14 @@ def _package(cache: Path) -> WeightPackage:
     from tensorfold.adapters.packages.demo import DemoPackage
 
     return DemoPackage(cache)
+
+
+def _hub(reader: CheckpointReader, parts: CheckpointParts) -> ModelHub:
+    from tensorfold.adapters.huggingface.hub import HuggingFaceHub
+    from tensorfold.adapters.huggingface.settings import library_settings
+    from tensorfold.adapters.system.disk import SystemDisk
+
+    return HuggingFaceHub(library_settings(__version__), reader, parts, SystemDisk())
 
 
 def _tokenizer(folder: Path) -> Tokenizer:
@@ -122,6 +134,10 @@ class Container(containers.DeclarativeContainer):
     clock: providers.Provider[Clock] = providers.Singleton(_clock)
     reader: providers.Provider[CheckpointReader] = providers.Singleton(_reader)
     package: providers.Provider[WeightPackage] = providers.Singleton(_package, cache)
+    parts: providers.Provider[CheckpointParts] = providers.Singleton(CheckpointParts, reader)
+    hub: providers.Provider[ModelHub] = providers.Singleton(_hub, reader, parts)
+    models: providers.Provider[ModelSources] = providers.Singleton(ModelSources, package, hub.provider, reader)
+    puller: providers.Provider[Puller] = providers.Singleton(Puller, models, parts)
     tokenizer: providers.Provider[Tokenizer] = providers.Factory(_tokenizer)
     template: providers.Provider[ChatTemplate] = providers.Factory(_template)
     backend: providers.Provider[Backend] = providers.Factory(_backend, cache=cache)

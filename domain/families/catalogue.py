@@ -157,6 +157,11 @@ def find_checkpoint(name: str) -> tuple[Family, Checkpoint] | None:
     return next(((f, c) for f in FAMILIES for c in f.checkpoints if c.name == name), None)
 
 
+def find_drafter(repo: str) -> Family | None:
+    """The family that a listed drafter drafts for."""
+    return next((f for f in FAMILIES if any(d.repo == repo for d in f.drafters)), None)
+
+
 def plan_for(config: Mapping[str, Any], backend: str) -> DecoderPlan:
     """The plan of a config.json for a backend. Raises ConfigError when family, backend or a field is refused."""
     family = find(config.get("model_type"))

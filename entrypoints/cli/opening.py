@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from tensorfold.application.catalogue import locate, served_name
+from tensorfold.application.catalogue import served_name
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
-from tensorfold.application.loading import Described, check_tokenizer, describe, load_engine
+from tensorfold.application.loading import Described, check_config, check_tokenizer, describe, load_engine
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.recording import Recorder
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.domain.drafting.sources import DraftSourceFactory
+from tensorfold.entrypoints.cli.progress import Progress
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import AUTO_BACKEND, RunSettings
 
@@ -41,7 +43,13 @@ def check(settings: RunSettings, container: Container, say: Say) -> Checked:
     if (missing := container.backend(backend).missing()) is not None:
         raise RefusedError(missing)
     name = served_name(settings.model.model, settings.model.name)
-    folder = locate(settings.model.model, container.package(), say)
+    with Progress(settings.model.model, say) as progress:
+        folder = container.models().locate(
+            settings.model.model,
+            progress.say,
+            check=partial(check_config, backend=backend, context=settings.model.context),
+            on_transfer=progress.moved,
+        )
     facts = container.reader().facts(folder)
     described = describe(facts, backend, settings.model.context)
     tokenizer = container.tokenizer(folder)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensorfold.application.catalogue import locate, served_name
+from tensorfold.application.catalogue import served_name
 from tensorfold.application.counters import Counters
 from tensorfold.application.loading import check_tokenizer, describe, load_engine
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
@@ -15,7 +15,6 @@ from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.families.storage import TensorHeader
 from tests.application.house import law
 from tests.fakes.backend import FakeBackend
-from tests.fakes.checkpoints import FakeWeightPackage
 from tests.fakes.clock import MachineClock
 from tests.fakes.hash_model import HashModel
 from tests.fakes.tokenizer import FakeTokenizer
@@ -132,16 +131,6 @@ def test_the_engine_stands_on_the_smaller_of_both_windows() -> None:
     )
     assert factory.context == 90 and factory.max_tokens == 5 and backend.loaded == ["m"] and said
     engine.model.shutdown()
-
-
-def test_a_model_is_found_in_a_package_a_folder_or_refused(tmp_path: Path) -> None:
-    package = FakeWeightPackage({"demo": tmp_path})
-    assert locate("demo", package, lambda line: None) == tmp_path
-    assert locate(str(tmp_path), package, lambda line: None) == tmp_path
-    with pytest.raises(RefusedError, match="does not download"):
-        locate("owner/name@main", package, lambda line: None)
-    with pytest.raises(RefusedError, match="neither a folder"):
-        locate("no such thing", package, lambda line: None)
 
 
 def test_a_model_is_served_under_its_own_name_unless_told_otherwise(tmp_path: Path) -> None:

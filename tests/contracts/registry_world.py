@@ -201,7 +201,16 @@ def tiny_package(folder: Path) -> WeightPackage:
     return DemoPackage(folder / "cache", source, find=lambda wanted: file)
 
 
-HUBS: tuple[Candidate[HubSubject], ...] = (Candidate("fake", _fake_hub),)
+def _loopback_hub(folder: Path) -> HubSubject:
+    from tests.adapters.huggingface.hubs import REPO, hub_over, servable_files
+    from tests.fakes.hub_server import HubServer
+
+    server = HubServer()
+    server.add(REPO, servable_files())
+    return HubSubject(hub_over(server, folder), REPO, server.close)
+
+
+HUBS: tuple[Candidate[HubSubject], ...] = (Candidate("fake", _fake_hub), Candidate("loopback", _loopback_hub))
 PACKAGES: tuple[Candidate[PackageSubject], ...] = (
     Candidate("fake", _fake_package),
     Candidate("demo", lambda folder: PackageSubject(tiny_package(folder))),

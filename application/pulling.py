@@ -1,0 +1,111 @@
+"""Downloads checkpoints ahead of time: config.json first, then what it rules out, then the rest.
+
+Knows no hub and prints nothing. A repository that is refused costs its config.json alone; one whose family is not known
+here is taken, since it may be a drafter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tensorfold.application.catalogue import ModelSources, OnTransfer, RepoName, Say, parse_repo
+from tensorfold.application.checkpoint_parts import CheckpointParts
+from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.domain.families.catalogue import find, find_checkpoint, find_drafter, served
+from tensorfold.domain.families.fields import ConfigError, shown
+from tensorfold.domain.families.listing import first_plan, side_files
+from tensorfold.domain.families.plans import License
+from tensorfold.domain.families.storage import parse_quantization
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A model that is whole on this machine: its folder, its bytes, its family's title and what else to say."""
+
+    name: str
+    folder: Path
+    size: int
+    family: str
+    notes: tuple[str, ...]
+
+
+class Puller:
+    """The use case over the sources of models."""
+
+    def __init__(self, sources: ModelSources, parts: CheckpointParts) -> None:
+        self._sources = sources
+        self._parts = parts
+
+    def check_names(self, models: Sequence[str]) -> None:
+        """Refuse words that name no repository before anything is fetched. Raises RefusedError."""
+        for model in models:
+            if model not in self._sources.package.names() and parse_repo(model) is None:
+                raise RefusedError(
+                    f"{model!r:.200} is not a repository such as owner/name or owner/name@revision, nor one of "
+                    f"{', '.join(self._sources.package.names())}; nothing was downloaded."
+                )
+
+    def pull(self, model: str, on_progress: Say, on_transfer: OnTransfer | None = None) -> Pulled:
+        """Fetch what is missing of one model. Raises RefusedError with one sentence."""
+        name = parse_repo(model)
+        if name is None or model in self._sources.package.names():
+            folder = self._sources.package.provide(model, on_progress)
+        else:
+            hub = self._sources.hub()
+            self._check(name, self._sources.reader.config(hub.fetch_config(name.repo, name.revision)))
+            folder = hub.fetch(name.repo, name.revision, on_progress, on_transfer)
+        config = self._sources.reader.config(folder)
+        family = find(config.get("model_type"))
+        notes = tuple(_notes(model if name is None else name.repo, config))
+        return Pulled(model, folder, self._parts.size(folder), family.title if family else "", notes)
+
+    def _check(self, name: RepoName, config: Mapping[str, Any]) -> None:
+        drafts_for = find_drafter(name.repo)
+        if drafts_for is not None and not drafts_for.served:
+            raise RefusedError(
+                f"{name} drafts for {drafts_for.title}, which is not part of this version; it serves: {served()}."
+            )
+        family = find(config.get("model_type"))
+        try:
+            if family is not None and family.reader is None:
+                raise ConfigError(
+                    f"{name} is a {family.title} checkpoint, which is not part of this version; it serves: {served()}."
+                )
+            if family is not None:
+                first_plan(config)
+            parse_quantization(config)
+        except ConfigError as refusal:
+            raise RefusedError(refusal.message) from None
+
+
+def special_terms(repo: str) -> License | None:
+    """The licence of a listed checkpoint or drafter whose terms restrict its use."""
+    listed, family = find_checkpoint(repo), find_drafter(repo)
+    licenses = [listed[1].license] if listed else []
+    licenses += [drafter.license for drafter in family.drafters if drafter.repo == repo] if family else []
+    return next((terms for terms in licenses if terms.special), None)
+
+
+def listed_note(repo: str, config: Mapping[str, Any]) -> str:
+    """What is said of a repository of a served family that nobody has listed; empty for others."""
+    if find(config.get("model_type")) is None or find_checkpoint(repo) is not None:
+        return ""
+    return (
+        f"{repo} is not on the list of tested checkpoints: it runs where its format is read, and exactly; its speed "
+        "was not measured"
+    )
+
+
+def _notes(repo: str, config: Mapping[str, Any]) -> Iterator[str]:
+    if find(config.get("model_type")) is None:
+        yield f"its model_type {shown(config.get('model_type'))} is no family of this version; it may be a drafter"
+    for side in side_files(config):
+        yield f"{side} is there"
+    if note := listed_note(repo, config):
+        yield note
+    terms = special_terms(repo)
+    if terms is not None:
+        yield f"licence: {terms.name}. {terms.special}"

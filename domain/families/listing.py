@@ -1,0 +1,92 @@
+"""What can be said of a config.json without a weight: who serves it, what it needs beside its shards, how large it is.
+
+Knows the catalogue and the plan types, never a file. An estimate counts the plan's weights as the config states them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tensorfold.domain.families.catalogue import Backend, find, unknown
+from tensorfold.domain.families.fields import ConfigError
+from tensorfold.domain.families.ops import MixtureOfExperts
+from tensorfold.domain.families.plans import DecoderPlan, Parallel
+from tensorfold.domain.families.storage import Layout, Quantization
+from tensorfold.domain.families.tensors import Slot
+
+BACKENDS: tuple[Backend, ...] = ("mlx", "cuda")
+_DENSE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+_SCALE_BYTES = 4
+"""A scale and a bias of two bytes each, for every group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Whether a backend can run a config: `refusal` is empty, or one sentence."""
+
+    backend: Backend
+    refusal: str
+
+
+def runs(config: Mapping[str, Any]) -> tuple[Runs, ...]:
+    """What each backend says of a config whose family is served; empty for other configs."""
+    family = find(config.get("model_type"))
+    if family is None or family.reader is None:
+        return ()
+    return tuple(Runs(backend, family.reader.refuse(config, backend) or "") for backend in BACKENDS)
+
+
+def first_plan(config: Mapping[str, Any]) -> DecoderPlan:
+    """The plan of the first backend that can run a served family's config. Raises ConfigError when none can."""
+    family = find(config.get("model_type"))
+    if family is None or family.reader is None:
+        raise ConfigError(unknown(config))
+    refusals = [family.reader.refuse(config, backend) for backend in family.backends]
+    if refusals and None not in refusals:
+        raise ConfigError(str(refusals[0]))
+    return family.reader.plan(config)
+
+
+def side_files(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Weight files beside the checkpoint's own shards that its family names; none where the plan cannot be made."""
+    family = find(config.get("model_type"))
+    if family is None or family.reader is None:
+        return ()
+    try:
+        return tuple(file.name for file in family.reader.plan(config).tensors.side_files)
+    except ConfigError:
+        return ()
+
+
+def experts(plan: DecoderPlan) -> int:
+    """Routed experts of the widest layer; 0 where there are none."""
+    ops = [sublayer.op for layer in plan.layers for sublayer in layer]
+    flat = [op for one in ops for op in ((b.op for b in one.branches) if isinstance(one, Parallel) else (one,))]
+    return max((op.router.experts for op in flat if isinstance(op, MixtureOfExperts)), default=0)
+
+
+def estimated_bytes(plan: DecoderPlan, quantization: Quantization | None) -> int:
+    """Bytes of the weights, as far as config.json tells: codes, scales and biases where affine, else plain values."""
+    return sum(_slot_bytes(slot, plan, quantization) for slot in plan.tensors.slots.values())
+
+
+def _slot_bytes(slot: Slot, plan: DecoderPlan, quantization: Quantization | None) -> int:
+    weight, dense = slot.weight, _DENSE_BYTES.get(plan.activation, 2)
+    values = math.prod(weight.shape)
+    bias = math.prod(weight.bias_shape(weight.shape)) * dense if weight.bias else 0
+    layout = _layout(slot, plan, quantization) if weight.rule in ("matrix", "router") else None
+    if layout is not None and len(weight.shape) > 1 and weight.shape[-1] % layout.group == 0:
+        return values * layout.bits // 8 + values // layout.group * _SCALE_BYTES + bias
+    width = {"integer": 8, "float32": 4}.get(weight.rule, dense)
+    return values * width + bias
+
+
+def _layout(slot: Slot, plan: DecoderPlan, quantization: Quantization | None) -> Layout | None:
+    if quantization is None:
+        return None
+    names = tuple(prefix + source.name for source in slot.sources for prefix in plan.tensors.prefixes)
+    is_stated, layout = quantization.stated(names)
+    return layout if is_stated else quantization.default
