@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tensorfold import __version__ as OLD  # noqa: N812
+from tensorfold import __version__
 from tests.end_to_end.commands import ROOT, Ran
 from tests.tree import ROOMS
 
-NEW, BETWEEN = "9.9.9", "9.1.0"
+OLD, BETWEEN, NEW = __version__, "9.1.0", "9.9.9"
 PATIENCE_S = 300.0
 CHANGES = f"""# Changes
 
