@@ -117,6 +117,8 @@ class Cell:
         services = [writer] if writer is not None else []
         if writer is not None:
             self._fill(writer, law, pairs)
+        if mode == "poisoned":
+            self._spoil(law, folder)
         service = writer
         if mode in ("read-only", "second", "poisoned"):
             service = self._record(law, folder, read_only=mode != "second")
@@ -187,6 +189,13 @@ class Cell:
             for run in runs[first : first + _AT_ONCE]:
                 service.record(run, 0, service.began())
             service.settle(_WAIT_S)
+
+    def _spoil(self, law: HashLaw, folder: Path) -> None:
+        """Files that no server wrote: ids of any size, and one that ends inside an id."""
+        rng = np.random.default_rng(self._random.getrandbits(32))
+        noise = rng.integers(-2, 2 * law.vocabulary, 3000, dtype=np.int32)
+        (folder / "00000500.ids").write_bytes(noise.tobytes())
+        (folder / "00000501.ids").write_bytes(noise.tobytes()[:-3])
 
     def _wrong(self, law: HashLaw, text: list[int], prompt: int) -> Iterator[list[int]]:
         """Right up to a place and wrong behind it, at places all along the reply."""
