@@ -1,1 +1,1 @@
-"""Parts of the replay of Recall: id traces, their edits, policies to compare, a simulated stream, costs and the table."""
+"""Parts of the replay of Recall: id traces, their edits, policies to compare, simulated streams, costs, the table."""

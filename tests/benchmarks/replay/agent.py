@@ -44,7 +44,11 @@ _REPLACE = (
     "I'll replace the lines in {path} that the task is about.",
     "This part of {path} can be put right on its own.",
 )
-_TEST = ("Now I'll run the tests for {path}.", "Let me check {path} with its tests.", "I'll see whether the tests pass.")
+_TEST = (
+    "Now I'll run the tests for {path}.",
+    "Let me check {path} with its tests.",
+    "I'll see whether the tests pass.",
+)
 _TESTS = ("I'll add tests for the functions of {path}.", "There are no tests for {path} yet, so I'll write some.")
 _DONE = "Done. I changed {files} and ran the tests after each change; all of them pass. {last}"
 _LAST = (

@@ -24,7 +24,8 @@ def _dialogue(text: str) -> Dialogue:
     title, _, body = text.partition("\n")
     messages: list[list[str]] = []
     for line in body.rstrip("\n").split("\n"):
-        if line.startswith("> ") and len(messages) % 2 == 0 or line.startswith("< ") and len(messages) % 2 == 1:
+        # The signs of a message alternate, so that a line that merely begins with one belongs to its message.
+        if line.startswith("> <"[len(messages) % 2 * 2] + " "):
             messages.append([line[2:]])
         else:
             messages[-1].append(line)

@@ -1,4 +1,4 @@
-"""Real text that is on every machine this runs on: the standard library's source and the documents of installed packages.
+"""Real text that is on every machine this runs on: the standard library's source, and documents of packages.
 
 Everything is taken in order of name, so one installation always gives the same text.
 """
@@ -33,10 +33,10 @@ def package(name: str) -> dict[str, str]:
 
 def documents(least: int) -> Iterator[tuple[str, str]]:
     """(name, text) of the descriptions that installed packages carry, of at least `least` characters."""
-    found = {dist.metadata["Name"]: dist.metadata.get_payload() for dist in distributions()}
+    found = {dist.metadata["Name"]: dist.read_text("METADATA") or "" for dist in distributions()}
     for name in sorted(found, key=str.lower):
-        text = found[name]
-        if isinstance(text, str) and len(text) >= least:
+        text = found[name].partition("\n\n")[2]
+        if len(text) >= least:
             yield name, text
 
 

@@ -34,7 +34,9 @@ def regenerate(speech: Speech) -> Workload:
     before = tuple(request for talk in talks for request in talk)
     files = [_asked(speech, f"Write the module {name}.", text) for name, text in islice(source_files(6000, 9000), 6)]
     again = tuple(Request(request.prompt, request.reply, len(request.prompt)) for request in files)
-    return Workload("regenerate", "18 last turns and 6 written modules, each made again", (*before, *files), last + again)
+    return Workload(
+        "regenerate", "18 last turns and 6 written modules, each made again", (*before, *files), last + again
+    )
 
 
 def file_edit(speech: Speech, every: int) -> Workload:
@@ -87,7 +89,9 @@ def noise(speech: Speech) -> Workload:
         return Request(drawn(200), (*reply, speech.end))
 
     before = tuple(request() for _ in range(100))
-    return Workload("random", "12 replies of 600 random ids, 80,000 in the record", before, tuple(request() for _ in range(12)))
+    return Workload(
+        "random", "12 replies of 600 random ids, 80,000 in the record", before, tuple(request() for _ in range(12))
+    )
 
 
 Maker = Callable[[Speech], Sequence[Workload]]

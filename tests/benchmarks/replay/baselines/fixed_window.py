@@ -71,7 +71,7 @@ class FixedWindow:
         self._offer: tuple[int, tuple[int, ...], int, bool] | None = None
 
     def propose(self, tokens: Sequence[int], limit: int) -> Proposal | None:
-        """Seven ids of the longest match, when its class is expected to land more than the own drafts, or as a probe."""
+        """Seven ids of the longest match, when its class is expected to land more than own drafts, or as a probe."""
         self._offer = None
         match = None if self._rest else self._index.best(tokens)
         if match is None or limit < 1:
@@ -110,4 +110,6 @@ class FixedWindow:
 
 
 def _shared(drafts: Sequence[int], decided: Sequence[int]) -> int:
-    return next((i for i, (a, b) in enumerate(zip(drafts, decided, strict=False)) if a != b), min(len(drafts), len(decided)))
+    return next(
+        (i for i, (a, b) in enumerate(zip(drafts, decided, strict=False)) if a != b), min(len(drafts), len(decided))
+    )
