@@ -52,5 +52,5 @@ class Chunk:
 
     def following(self, offset: int, count: int) -> list[int]:
         """The ids from `offset` on, at most `count`, up to the end of the piece or of what is published."""
-        ids = self.id_at[offset : min(offset + count, self.published)].tolist()
+        ids: list[int] = self.id_at[offset : min(offset + count, self.published)].tolist()
         return ids[: ids.index(SEPARATOR)] if SEPARATOR in ids else ids

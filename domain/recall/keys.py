@@ -1,7 +1,7 @@
 """The keys of the index: a number in place of each KEY_IDS ids, spread evenly over the slots of a table.
 
-Knows ids and arithmetic only. A key is a polynomial of the ids modulo 2**64; its upper half, taken as a fraction of
-2**32, names the slot, so a table may have any number of entries. Different ids may share a slot: who looks there
+Knows ids and arithmetic only. A key is a polynomial of the ids modulo 2**64, mixed; its upper half, taken as a fraction
+of 2**32, names the slot, so a table may have any number of entries. Different ids may share a slot: who looks there
 compares the ids.
 """
 
@@ -17,15 +17,16 @@ from tensorfold.domain.recall.layout import KEY_IDS, Ids
 
 _MASK = (1 << 64) - 1
 _FACTOR = 0xD1342543DE82EF95
-# The upper half of a product is mixed by every bit of its factors, that of a sum is not: the last id would not count.
-_MIX = 0x9E6C63D0876A9A47
-_POWERS = tuple(_MIX * pow(_FACTOR, KEY_IDS - 1 - place, 1 << 64) & _MASK for place in range(KEY_IDS))
+_MIX = 0x9E3779B97F4A7C15
+_POWERS = tuple(pow(_FACTOR, KEY_IDS - 1 - place, 1 << 64) for place in range(KEY_IDS))
 
 
 def slot_of(ids: Sequence[int], entries: int) -> int:
     """The slot, below `entries` (at most 2**32), of KEY_IDS ids."""
     key: int = sum(map(mul, ids, _POWERS)) & _MASK
-    return (key >> 32) * entries >> 32
+    # The last id stands in the lower bits alone; a product's upper half depends on all bits, and folding the key first
+    # keeps keys that lie at equal distances from falling into slots that do.
+    return (((key ^ key >> 32) * _MIX & _MASK) >> 32) * entries >> 32
 
 
 def slots_of(ids: Ids, entries: int) -> NDArray[np.uint64]:
@@ -35,6 +36,7 @@ def slots_of(ids: Ids, entries: int) -> NDArray[np.uint64]:
     while width < KEY_IDS:
         keys = keys[:-width] * np.uint64(factor) + keys[width:]
         width, factor = 2 * width, factor * factor & _MASK
+    keys ^= keys >> np.uint64(32)
     keys *= np.uint64(_MIX)
     keys >>= np.uint64(32)
     keys *= np.uint64(entries)

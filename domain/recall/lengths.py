@@ -92,4 +92,5 @@ def _last_true(rows: NDArray[np.bool_]) -> NDArray[np.intp]:
     eight = eights[np.arange(len(rows)), -1 - after]
     singles = eight.view(np.bool_).reshape(-1, 8)[:, ::-1].argmax(axis=1)
     # argmax is 0 also where nothing is True.
-    return np.where(eight == 0, rows.shape[1], 8 * after + singles)
+    found: NDArray[np.intp] = np.where(eight == 0, rows.shape[1], 8 * after + singles)
+    return found

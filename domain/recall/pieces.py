@@ -84,10 +84,12 @@ def _held(text: Ids, index: Holds) -> list[Span]:
     at = since = 0
     while at + KEY_IDS <= len(text):
         start, stop, cut = index.held(text, at, since)
-        if stop > at and spans and start == since:
-            spans[-1] = Span(spans[-1].start, max(stop, spans[-1].stop))
-        elif stop > at:
+        if stop > at:
+            start = _earlier(text, index, start, since)
+            if spans and start == since:
+                start = spans.pop().start
             spans.append(Span(start, stop))
+            since = stop - KEY_IDS
         anchor = (at // ANCHOR_IDS + 1) * ANCHOR_IDS
         if stop > at + KEY_IDS:
             # The last key of what is held may go on in another piece.
@@ -95,8 +97,17 @@ def _held(text: Ids, index: Holds) -> list[Span]:
         else:
             # Where a key is too common for all its places to be looked at, the next one tells more.
             at = min(at + KEY_IDS, anchor) if cut else anchor
-        since = spans[-1].stop - KEY_IDS if spans else 0
     return [span for span in spans if span.stop - span.start >= HELD_IDS or span == (0, len(text))]
+
+
+def _earlier(text: Ids, index: Holds, start: int, since: int) -> int:
+    """Where what is held from `start` on begins, when other pieces end with its first ids; not before `since`."""
+    while start > since:
+        before = index.held(text, start, since).start
+        if before == start:
+            break
+        start = before
+    return start
 
 
 def _between(spans: list[Span], stop: int) -> Iterator[Span]:
