@@ -1,4 +1,4 @@
-"""`serve` opens a record before anything is loaded, shows it at once, and closes it when nothing adds to it any more."""
+"""`serve` opens a record before anything is loaded, shows it at once, and closes it when nothing adds to it."""
 
 from __future__ import annotations
 
