@@ -76,31 +76,20 @@ class RecordStore:
     def open(self) -> StoreState:
         """Check whose record it is, and take the lock unless it is only read. Raises RefusedError."""
         self._entered, self._failed, self._chunks = False, "", self._fresh_chunks()
-        if self._read_only:
-            self._only_read("read-only", _READ_ONLY)
-            return self.state()
         try:
-            self._enter()
-        except OSError as error:
-            if not passing(error):
-                self._files.unlock()
-                raise RefusedError(self._unusable(error)) from error
-            self._pause(f"the record's folder could not be taken: {cause(error)}")
+            self._open()
         except RefusedError:
             self._files.unlock()
+            self._state, self._reason = "off", "refused"
             raise
-        else:
-            self._look()
         return self.state()
 
     def append(self, ids: Ids) -> Appended:
         """Add one piece, in parts where chunks end; on any fault less of it, and the state says why. Never raises."""
         parts: list[Part] = []
         evicted: list[int] = []
-        if len(ids) and self._look(evicted):
+        if len(ids) and self._look(evicted) and self._settle_due():
             try:
-                if self._failed or self._chunks.due():
-                    self._chunks.settle()
                 self._chunks.add(ids, parts, evicted)
             except TroubleError as error:
                 self._fail(error.reason, settling=False)
@@ -138,7 +127,10 @@ class RecordStore:
                 self._log(f"recall: {stayed}; nothing is added until the record could be emptied")
             self._state, self._reason = "delete-failed", stayed
         elif self._entered:
-            self._state, self._reason, self._failed = "on", "", ""
+            self._failed = ""
+            if self._state == "delete-failed":
+                self._log("recall: the record was emptied")
+                self._state, self._reason = "on", ""
             self._look()
         return self.state()
 
@@ -163,6 +155,20 @@ class RecordStore:
 
     # Entering
 
+    def _open(self) -> None:
+        if self._read_only:
+            self._only_read("read-only", _READ_ONLY)
+            return
+        self._state, self._reason = "on", ""
+        try:
+            self._enter()
+        except OSError as error:
+            if not passing(error):
+                raise RefusedError(self._unusable(error)) from error
+            self._pause(f"the record's folder could not be taken: {cause(error)}")
+        else:
+            self._look()
+
     def _enter(self) -> None:
         """Take the lock and check the identity, or become a reader. Raises OSError and RefusedError."""
         self._files.create_folder()
@@ -172,6 +178,9 @@ class RecordStore:
         missing = check_identity(self._files, self._identity, self._folder)
         if missing is not None:
             write_identity(self._files, missing)
+        else:
+            # An earlier server may have been stopped between renaming the identity and making its name durable.
+            self._files.sync_folder()
         self._entered = True
         self._state, self._reason = "on", ""
 
@@ -245,14 +254,16 @@ class RecordStore:
         if self._free_bytes() < LEAST_FREE_BYTES:
             raise TroubleError(_LOW)
 
-    def _settle_due(self) -> None:
+    def _settle_due(self) -> bool:
+        """Whether everything that had to be durable by now is."""
         try:
             if self._chunks.due():
                 self._chunks.settle()
         except TroubleError as error:
             self._fail(error.reason, settling=True)
-        else:
-            self._failed = "" if self._failed_settling else self._failed
+            return False
+        self._failed = "" if self._failed_settling else self._failed
+        return True
 
     def _clear(self) -> str:
         try:

@@ -11,6 +11,7 @@ could leave half of the failed piece beside half of the next one, and join texts
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
@@ -100,10 +101,15 @@ class ChunkTail:
 
     def _append(self, data: bytes) -> None:
         self._torn = True
-        with trouble(f"{self.name} could not be written", gone=True):
-            written = self._files.append(self.name, data)
-        if written < len(data):
-            raise TroubleError(f"{self.name} could not be written: the disk took a part of it")
+        try:
+            with trouble(f"{self.name} could not be written", gone=True):
+                if self._files.append(self.name, data) < len(data):
+                    raise TroubleError(f"{self.name} could not be written: the disk took a part of it")
+        except TroubleError:
+            # Where this fails too, it is tried again before the next piece.
+            with suppress(TroubleError):
+                self.mend()
+            raise
         self._torn = False
         self.size += len(data)
         self._written_at = self._monotonic()
