@@ -44,7 +44,7 @@ class Corpus:
         return cls()
 
     def piece(self, rng: random.Random) -> Ids:
-        """A prompt with its reply; now and then a short part of one, or two of them."""
+        """A prompt with its reply, or another's; now and then a short part of one, or two of them."""
         ids = self._whole(rng)
         chance = rng.random()
         if chance < 0.25:
@@ -65,5 +65,6 @@ class Corpus:
         return sorted(found)
 
     def _whole(self, rng: random.Random) -> Ids:
-        number = rng.randrange(len(self.cases))
-        return np.array(self.cases[number].prompt + self.replies[number].tokens, dtype=np.int32)
+        asked = rng.randrange(len(self.cases))
+        answered = asked if rng.random() < 0.7 else rng.randrange(len(self.cases))
+        return np.array(self.cases[asked].prompt + self.replies[answered].tokens, dtype=np.int32)

@@ -48,6 +48,7 @@ class SimulatedDisk:
     def __init__(self, content: dict[str, bytes] | None = None) -> None:
         """A folder with `content`, all of it durable; None means there is no folder yet."""
         self.folder = content is not None
+        self.folder_durable = self.folder
         self.nodes: dict[str, Node] = {name: Node(data) for name, data in (content or {}).items()}
         self.history: dict[str, list[Node | None]] = {}
         """States of each name that changed since the folder's last sync, the durable one first."""
@@ -59,10 +60,10 @@ class SimulatedDisk:
     # RecordFiles
 
     def create_folder(self) -> None:
-        """Its own name is durable at once: what makes it must sync the folder above."""
+        """Its own name is durable at once, as the folder above is synced with it."""
         if not self.folder:
-            self.folder = True
-            self._tell("create folder")
+            self.make_folder()
+            self.sync_above()
 
     def present(self) -> bool:
         """Nobody removes it."""
@@ -119,17 +120,12 @@ class SimulatedDisk:
     def replace(self, name: str, data: bytes) -> None:
         """A new file beside the old one, durable before it takes the name; the name itself is not durable yet."""
         temporary = name + TEMPORARY
-        node = Node()
-        self._point(temporary, node)
-        self._tell(f"create {temporary}")
-        node.change(data)
-        self._tell(f"write {temporary}")
-        node.settle()
-        self._tell(f"sync {temporary}")
-        self._point(name, node)
-        self._point(temporary, None)
-        self.renamed.append((temporary, name))
-        self._tell(f"rename {temporary} to {name}")
+        if temporary in self.nodes:
+            self.remove(temporary)
+        self.create(temporary)
+        self.append(temporary, data)
+        self.sync(temporary)
+        self.rename(temporary, name)
 
     def remove(self, name: str) -> None:
         """The name goes; it may come back."""
@@ -146,6 +142,25 @@ class SimulatedDisk:
 
     def unlock(self) -> None:
         """Nothing is kept."""
+
+    # What the calls of a system do beside these
+
+    def make_folder(self) -> None:
+        """The folder is there; its own name may be lost."""
+        self.folder = True
+        self._tell("make folder")
+
+    def sync_above(self) -> None:
+        """The folder's own name is durable."""
+        self.folder_durable = self.folder
+        self._tell("sync the folder above")
+
+    def rename(self, old: str, new: str) -> None:
+        """One name takes the place of another; both names are durable only after the folder's next sync."""
+        self._point(new, self._node(old))
+        self._point(old, None)
+        self.renamed.append((old, new))
+        self._tell(f"rename {old} to {new}")
 
     # Inside
 

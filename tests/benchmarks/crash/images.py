@@ -3,7 +3,7 @@
 The rules are those of file systems that promise no more than their sync calls do. Each name is in any state it had
 since its folder was synced. Each file has any size, and each of its 512-byte sectors any content, that it had since it
 was synced; a sector that was still to be written can be torn between two of its states at a word of four bytes; where
-a size is kept and the content is not, zeros are read. A rename never loses both its names.
+a size is kept and the content is not, zeros are read. A rename never loses both names of a file that had one for sure.
 """
 
 from __future__ import annotations
@@ -64,17 +64,21 @@ def every_image(disk: SimulatedDisk, most: int) -> list[Image] | None:
         if total > most:
             return None
     images = (_image(choice) for choice in itertools.product(*per_name))
-    return [image for image in images if not _lost_rename(disk, image)]
+    found = [image for image in images if not _lost_rename(disk, image)]
+    return found if disk.folder_durable else [Image(None, "names"), *found]
 
 
 def some_images(disk: SimulatedDisk, count: int, rng: random.Random) -> Iterator[Image]:
-    """`count` images of this moment by chance; one may come more than once."""
+    """`count` images of this moment by chance; one may come more than once. The folder is there."""
     for _ in range(count):
+        if not disk.folder_durable and rng.random() < 0.1:
+            yield Image(None, "names")
+            continue
         while True:
             image = _image([_any_state(disk, name, rng) for name in sorted(disk.nodes.keys() | disk.history.keys())])
             if not _lost_rename(disk, image):
                 break
-        yield image if disk.folder else Image(None, "whole")
+        yield image
 
 
 def _states(disk: SimulatedDisk, name: str) -> list[Node | None]:
@@ -87,9 +91,10 @@ def _image(choice: list[tuple[str, _Content | None, int]] | tuple[tuple[str, _Co
 
 
 def _lost_rename(disk: SimulatedDisk, image: Image) -> bool:
-    """Whether a file that was renamed has neither its old nor its new name."""
+    """Whether a file whose old name was durable has neither its old nor its new name."""
     files = image.files or {}
-    return any(old not in files and new not in files for old, new in disk.renamed)
+    durable = [pair for pair in disk.renamed if disk.history[pair[0]][0] is not None]
+    return any(old not in files and new not in files for old, new in durable)
 
 
 # One file
@@ -194,7 +199,8 @@ def _any_content(node: Node, rng: random.Random) -> _Content:
         states = _sector_states(node, at)
         state, now = rng.choice(states), _sector(last, at)[: size - at]
         if len(states) > 1 and rng.random() < 0.2:
-            state = _torn(*rng.sample(states, 2), rng.randrange(1, SECTOR // WORD))
+            old, new = rng.sample(states, 2)
+            state = _torn(old, new, rng.randrange(1, SECTOR // WORD))
             rank = max(rank, KINDS.index("torn") if state[: size - at] != now else 0)
         elif state[: size - at] != now:
             rank = max(rank, KINDS.index("hole"))

@@ -102,8 +102,8 @@ class Journal:
 
     # Told after a call of the store returned
 
-    def appended(self, piece: Ids, parts: Sequence[Part]) -> None:
-        """A piece was added, as `parts`: they lie where they should, apart from their neighbours."""
+    def appended(self, piece: Ids, parts: Sequence[Part], whole_piece: bool = True) -> None:
+        """A piece was added as `parts`, or its first ids: they lie where they should, apart from their neighbours."""
         if not parts:
             return
         whole = parts[0].ids
@@ -112,13 +112,17 @@ class Journal:
             if part.ids[:overlap].tolist() != whole[-overlap:].tolist():
                 self.faults.append(f"chunk {part.sequence} does not begin with the last ids of the part before it")
             whole = np.concatenate([whole, part.ids[overlap:]])
-        if whole.tolist() != piece.tolist():
+        if whole.tolist() != piece[: len(whole)].tolist() or (whole_piece and len(whole) < len(piece)):
             self.faults.append(f"the parts of a piece of {len(piece)} ids are not the piece")
         for part in parts:
             self._placed(part)
         for sequence, chunk in self.chunks.items():
             if sequence < parts[-1].sequence:
                 chunk.safe = chunk.filled
+
+    def fault(self, sentence: str) -> None:
+        """A promise was broken while the writer ran."""
+        self.faults.append(sentence)
 
     def synced(self) -> None:
         """Everything written so far was promised to be durable."""

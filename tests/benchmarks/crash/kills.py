@@ -42,11 +42,10 @@ _SYSTEM = ("posix", "fcntl")
 
 
 class PipeJournal:
-    """Reports to the parent what a journal is told. Its `faults` are sent as they are."""
+    """Reports to the parent what a journal is told, as (method, arguments)."""
 
     def __init__(self, pipe: Connection) -> None:
         self._send = pipe.send
-        self.faults = _SentFaults(pipe)
 
     def writing(self, name: str, at: int, data: bytes) -> None:
         self._send(("writing", name, at, data))
@@ -57,8 +56,8 @@ class PipeJournal:
     def removing(self, name: str) -> None:
         self._send(("removing", name))
 
-    def appended(self, piece: Ids, parts: Sequence[Part]) -> None:
-        self._send(("appended", piece, tuple(parts)))
+    def appended(self, piece: Ids, parts: Sequence[Part], whole_piece: bool = True) -> None:
+        self._send(("appended", piece, tuple(parts), whole_piece))
 
     def synced(self) -> None:
         self._send(("synced",))
@@ -66,13 +65,8 @@ class PipeJournal:
     def deleted(self) -> None:
         self._send(("deleted",))
 
-
-class _SentFaults:
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
-
-    def append(self, fault: str) -> None:
-        self._pipe.send(("fault", fault))
+    def fault(self, sentence: str) -> None:
+        self._send(("fault", sentence))
 
 
 @dataclass(slots=True)
@@ -156,10 +150,7 @@ def _tell(journal: Journal, message: tuple[Any, ...]) -> None:
     """One report of the process. Whatever it reported before has been done by then, and a kill does not undo it."""
     journal.synced()
     kind, *arguments = message
-    if kind == "fault":
-        journal.faults.append(*arguments)
-    else:
-        getattr(journal, kind)(*arguments)
+    getattr(journal, kind)(*arguments)
 
 
 def _serve_until_killed(folder: Path, shape: Shape, seed: int, calls: int | None, pipe: Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from tensorfold.domain.recall.layout import Ids
@@ -13,6 +14,7 @@ from tests.benchmarks.crash.disk import SimulatedDisk
 from tests.benchmarks.crash.images import Image, every_image, some_images
 from tests.benchmarks.crash.journal import Journal, chunk_sequence
 from tests.benchmarks.crash.scenarios import SCENARIOS, Stage, going_on
+from tests.benchmarks.crash.system import files_over
 from tests.benchmarks.crash.tally import Tally
 from tests.benchmarks.crash.writer import Shape
 
@@ -41,19 +43,22 @@ class Looker:
 
     def run(self, name: str, shape: Shape) -> None:
         """One scenario on an empty machine, then the next lives of some of its images."""
-        disk, journal = SimulatedDisk(), Journal(shape.chunk_ids, VOCABULARY)
-        self._live(name, 1, Stage(disk, journal, shape, self._pieces(), self.rng))
+        self._live(name, 1, SimulatedDisk(), Journal(shape.chunk_ids, VOCABULARY), shape)
 
-    def _live(self, name: str, life: int, stage: Stage) -> None:
+    def _live(self, name: str, life: int, disk: SimulatedDisk, journal: Journal, shape: Shape) -> None:
+        """One life of a machine. In half of them the calls of a system come between the disk and the record."""
         self._next, self._seen = [], 0
-        where = f"{name}, life {life}, chunks of {stage.shape.chunk_ids}"
-        stage.disk.moment = lambda change: self._moment(f"{where}, after {change}", life, stage)
-        (SCENARIOS[name] if life == 1 else going_on)(stage)
-        self.tally.blame(where, stage.journal.faults)
+        real = self.rng.random() < 0.5
+        where = f"{name}, life {life}, chunks of {shape.chunk_ids}{', system calls' if real else ''}"
+        with files_over(disk) if real else nullcontext(disk) as files:
+            stage = Stage(disk, files, journal, shape, self._pieces(), self.rng)
+            disk.moment = lambda change: self._moment(f"{where}, after {change}", life, stage)
+            (SCENARIOS[name] if life == 1 else going_on)(stage)
+        self.tally.blame(where, journal.faults)
         following, self._next = self._next, []
         for image, verdict in following if life < LIVES else []:
-            journal = Journal.after(image.files or {}, verdict.loaded, stage.shape.chunk_ids, VOCABULARY)
-            self._live(name, life + 1, Stage(SimulatedDisk(image.files), journal, stage.shape, stage.pieces, self.rng))
+            after = Journal.after(image.files or {}, verdict.loaded, shape.chunk_ids, VOCABULARY)
+            self._live(name, life + 1, SimulatedDisk(image.files), after, shape)
 
     def _moment(self, where: str, life: int, stage: Stage) -> None:
         images = every_image(stage.disk, self.most if life == 1 else self.most // 10)
@@ -89,21 +94,24 @@ class Looker:
             self._next[place] = (image, verdict)
 
     def _flip(self, where: str, image: Image, verdict: Verdict, shape: Shape) -> None:
-        """One flipped bit in one file: the record opens, and at most one id is another."""
-        files = {name: data for name, data in (image.files or {}).items() if data}
+        """A flipped bit in one file, or many in the chunks: the record opens, and at most as many ids are others."""
+        files = {name: bytearray(data) for name, data in (image.files or {}).items() if data}
+        chunks = sorted(name for name in files if chunk_sequence(name) is not None)
         if not files:
             return
-        name = self.rng.choice(sorted(files))
-        bit = self.rng.randrange(8 * len(files[name]))
-        data = bytearray(files[name])
-        data[bit // 8] ^= 1 << bit % 8
-        flipped = Image((image.files or {}) | {name: bytes(data)}, "flip")
+        in_chunks = bool(chunks) and self.rng.random() < 0.9
+        count = self.rng.randint(2, 30) if in_chunks and self.rng.random() < 0.3 else 1
+        for _ in range(count):
+            name = self.rng.choice(chunks if in_chunks else sorted(files))
+            bit = self.rng.randrange(8 * len(files[name]))
+            files[name][bit // 8] ^= 1 << bit % 8
+        flipped = Image((image.files or {}) | {name: bytes(data) for name, data in files.items()}, "flip")
         found, _ = opened(flipped, shape)
-        self.tally.saw(flipped, "flipped bit" if chunk_sequence(name) is not None else "flipped bit in identity")
-        if not found.broken and (differ := equal_ids(found.loaded, verdict.loaded)) > 1:
+        self.tally.saw(flipped, "flipped bit in identity" if not in_chunks else f"flipped bit{'s' * (count > 1)}")
+        if not found.broken and (differ := equal_ids(found.loaded, verdict.loaded)) > count:
             found.broken.append(f"{differ} words changed")
-        self.tally.blame(f"{where}, bit {bit} of {name} flipped", found.broken, flipped)
-        if found.loaded and not found.broken and self.rng.random() < FLIP_EACH / KEEP_EACH:
+        self.tally.blame(f"{where}, {count} bits flipped", found.broken, flipped)
+        if found.loaded and not found.broken and self.rng.random() < FLIP_EACH / KEEP_EACH * count:
             self.kept.append(found.loaded)
 
     def _read(self, where: str, image: Image, verdict: Verdict, shape: Shape) -> None:
@@ -116,12 +124,12 @@ class Looker:
             yield self.corpus.piece(self.rng)
 
 
-def look(tally: Tally, corpus: Corpus, images: int, seed: int) -> list[dict[int, Ids]]:
+def look(tally: Tally, corpus: Corpus, images: int, seed: int, most: int = 1500) -> list[dict[int, Ids]]:
     """Every scenario in every shape, by new chances again and again, until `images` more were opened.
 
-    Returns the records kept for streams.
+    `most` as in Looker. Returns the records kept for streams.
     """
-    looker = Looker(tally, random.Random(seed), corpus)
+    looker = Looker(tally, random.Random(seed), corpus, most)
     end = tally.all_images + images
     while tally.all_images < end:
         for name in SCENARIOS:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from tensorfold.adapters.filesystem.record_files import RecordFiles
 from tensorfold.domain.recall.layout import Ids
 from tests.benchmarks.crash.disk import SimulatedDisk
 from tests.benchmarks.crash.journal import Journal
@@ -14,9 +15,10 @@ from tests.benchmarks.crash.writer import Shape, Writer
 
 @dataclass(slots=True)
 class Stage:
-    """One machine: its disk, the truth about its record, and pieces to add."""
+    """One machine: its disk, the folder on it, the truth about its record, and pieces to add."""
 
     disk: SimulatedDisk
+    files: RecordFiles
     journal: Journal
     shape: Shape
     pieces: Iterator[Ids]
@@ -25,7 +27,7 @@ class Stage:
     def start(self, chunks: int | None = None) -> Writer:
         """A server starts, with a budget of `chunks`."""
         shape = self.shape if chunks is None else Shape(self.shape.chunk_ids, chunks, self.shape.vocabulary)
-        writer = Writer(self.disk, shape, self.journal)
+        writer = Writer(self.files, shape, self.journal)
         writer.open()
         return writer
 
@@ -36,8 +38,8 @@ class Stage:
 
     def add_chunks(self, writer: Writer, count: int) -> None:
         """Pieces until `count` more chunks were begun."""
-        last = max(self.journal.chunks, default=-1) + count
-        while max(self.journal.chunks, default=-1) < last:
+        known = set(self.journal.chunks)
+        while len(self.journal.chunks.keys() - known) < count:
             writer.append(next(self.pieces))
 
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 from tests.benchmarks.crash.images import Image
 
-MOST_SHOWN = 20
-
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of a whole run. `violations` holds the first few in words; `broken` counts all of them."""
+    """Counts of a whole run. `violations` holds the first `most_shown` in words; `broken` counts all of them."""
 
+    most_shown: int = 20
     kills: int = 0
     images: Counter[str] = field(default_factory=Counter)
     distinct: set[int] = field(default_factory=set)
@@ -44,7 +43,7 @@ class Tally:
         """Promises broken at one place, with the image that shows them."""
         self.broken += len(wrong)
         for sentence in wrong:
-            if len(self.violations) < MOST_SHOWN:
+            if len(self.violations) < self.most_shown:
                 shown = {} if image is None else {name: data.hex() for name, data in (image.files or {}).items()}
                 self.violations.append(f"{where}: {sentence}" + (f"; image {shown}" if shown else ""))
 

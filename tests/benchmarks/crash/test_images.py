@@ -87,10 +87,20 @@ def test_a_replaced_file_is_the_old_or_the_new_one_and_never_neither() -> None:
     disk = SimulatedDisk({"identity": b"old"})
     disk.replace("identity", b"new")
     assert {(image.files or {}).get("identity") for image in images(disk)} == {b"old", b"new"}
-    disk = SimulatedDisk({})
-    disk.replace("identity", b"new")
-    assert all(image.files for image in images(disk))
-    assert {(image.files or {}).get("identity") for image in images(disk)} == {None, b"new"}
+    disk = SimulatedDisk({"beside": b"new"})
+    disk.rename("beside", "identity")
+    assert {frozenset(image.files or ()) for image in images(disk)} == {
+        frozenset(names) for names in (("beside",), ("identity",), ("beside", "identity"))
+    }
+
+
+def test_a_new_folder_may_be_lost_until_the_one_above_is_synced() -> None:
+    disk = SimulatedDisk()
+    disk.make_folder()
+    disk.create("a")
+    assert [image.files for image in images(disk)] == [None, {}, {"a": b""}]
+    disk.sync_above()
+    assert [image.files for image in images(disk)] == [{}, {"a": b""}]
 
 
 def test_images_by_chance_are_among_all_images() -> None:

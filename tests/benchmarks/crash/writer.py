@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tensorfold.adapters.filesystem.record_files import RecordFiles
 from tensorfold.adapters.filesystem.record_store import RecordStore
 from tensorfold.application.ports.stores import StoreState
 from tensorfold.domain.recall.identity import RecordIdentity
-from tensorfold.domain.recall.layout import ID_BYTES, Ids
-from tests.benchmarks.crash.journal import Journal
-from tests.benchmarks.crash.watched import WatchedFiles
+from tensorfold.domain.recall.layout import ID_BYTES, Ids, Part
+from tests.benchmarks.crash.watched import Listener, WatchedFiles
 from tests.fakes.clock import FakeClock
 
 IDLE_S = 5.0
@@ -45,10 +46,30 @@ def store_on(files: RecordFiles, shape: Shape, clock: FakeClock, *, read_only: b
     )  # fmt: skip
 
 
+class Account(Listener, Protocol):
+    """Hears of each step too, after it was taken."""
+
+    def appended(self, piece: Ids, parts: Sequence[Part], whole_piece: bool = True) -> None:
+        """A piece was added, or its first ids."""
+        ...
+
+    def synced(self) -> None:
+        """All is durable by promise."""
+        ...
+
+    def deleted(self) -> None:
+        """The record was emptied."""
+        ...
+
+    def fault(self, sentence: str) -> None:
+        """A promise was broken."""
+        ...
+
+
 class Writer:
     """One server's use of a record. Steps may be cut off at any change that reaches `files`."""
 
-    def __init__(self, files: RecordFiles, shape: Shape, journal: Journal) -> None:
+    def __init__(self, files: RecordFiles, shape: Shape, journal: Account) -> None:
         self.journal = journal
         self.clock = FakeClock()
         self.store = store_on(WatchedFiles(files, journal), shape, self.clock)
@@ -57,13 +78,13 @@ class Writer:
         """Take the record and read it; by sequence. A record that may not be written is a fault."""
         state = self.store.open()
         if state.state != "on":
-            self.journal.faults.append(f"opened as {state.state}: {state.reason}")
+            self.journal.fault(f"opened as {state.state}: {state.reason}")
         return {chunk.sequence: chunk.ids for chunk in self.store.chunks()}
 
     def append(self, piece: Ids) -> None:
         """Add a piece."""
         appended = self.store.append(piece)
-        self.journal.appended(piece, appended.parts)
+        self.journal.appended(piece, appended.parts, whole_piece=self.store.state().state == "on")
 
     def idle(self) -> None:
         """Let the time pass after which everything is durable."""
@@ -77,7 +98,7 @@ class Writer:
         if state.state == "on":
             self.journal.deleted()
         else:
-            self.journal.faults.append(f"emptying left it {state.state}: {state.reason}")
+            self.journal.fault(f"emptying left it {state.state}: {state.reason}")
         return state
 
     def close(self) -> None:
