@@ -9,6 +9,7 @@ import time
 
 PARTS = {
     "core": [sys.executable, "-m", "tests.prove.core"],
+    "recall": [sys.executable, "-m", "tests.prove.recall"],
     "parity": [sys.executable, "-m", "tests.adapters.mlx.parity.live"],
     "leaving": [sys.executable, "-m", "tests.prove.leaving"],
     "hostile": [sys.executable, "-m", "tests.prove.hostile"],
