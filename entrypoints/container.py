@@ -13,6 +13,7 @@ from dependency_injector import containers, providers
 from tensorfold import __version__
 from tensorfold.application.catalogue import ModelSources
 from tensorfold.application.checkpoint_parts import CheckpointParts
+from tensorfold.application.describing import Describer
 from tensorfold.application.ports.backend import Backend
 from tensorfold.application.ports.checkpoints import CheckpointReader, ModelHub, RefusedError, WeightPackage
 from tensorfold.application.ports.installation import Installation, UpdateMemory
@@ -138,6 +139,7 @@ class Container(containers.DeclarativeContainer):
     hub: providers.Provider[ModelHub] = providers.Singleton(_hub, reader, parts)
     models: providers.Provider[ModelSources] = providers.Singleton(ModelSources, package, hub.provider, reader)
     puller: providers.Provider[Puller] = providers.Singleton(Puller, models, parts)
+    describer: providers.Provider[Describer] = providers.Singleton(Describer, models, parts)
     tokenizer: providers.Provider[Tokenizer] = providers.Factory(_tokenizer)
     template: providers.Provider[ChatTemplate] = providers.Factory(_template)
     backend: providers.Provider[Backend] = providers.Factory(_backend, cache=cache)

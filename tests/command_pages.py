@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tensorfold.entrypoints.cli.parser import build
 from tests.tree import ROOT
 
-COMMANDS = ("serve", "update", "verify")
+COMMANDS = ("serve", "pull", "models", "info", "update", "verify")
 END = "<!-- end of flags -->"
 
 

@@ -129,6 +129,9 @@ def test_commands_hand_the_environment_to_the_settings_and_nothing_else_reads_it
     }
     # The renderer's process empties its own, but for the time zone.
     assert reading - {"adapters/tokenization/render_child.py"} == {
+        "entrypoints/cli/info.py",
+        "entrypoints/cli/models.py",
+        "entrypoints/cli/pull.py",
         "entrypoints/cli/serve.py",
         "entrypoints/cli/update.py",
         "entrypoints/cli/verify.py",
@@ -146,7 +149,9 @@ def test_mlx_is_asked_for_by_platform_and_in_its_least_version() -> None:
     assert lines == ["mlx>=0.32.2; sys_platform == 'darwin'", "mlx[cpu]>=0.32.2; sys_platform == 'linux'"]
 
 
-@pytest.mark.parametrize("words", [("--help",), ("--version",), ("serve", "--help"), ("verify", "--help")])
+@pytest.mark.parametrize(
+    "words", [("--help",), ("--version",), *((c, "--help") for c in ("serve", "pull", "models", "info", "verify"))]
+)
 def test_help_and_version_load_neither_mlx_nor_torch_nor_any_other_library(words: tuple[str, ...]) -> None:
     script = (
         "import sys\n"
@@ -154,7 +159,7 @@ def test_help_and_version_load_neither_mlx_nor_torch_nor_any_other_library(words
         "try: main(sys.argv[1:])\n"
         "except SystemExit as ended: code = ended.code\n"
         "loaded = {name.split('.')[0] for name in sys.modules}\n"
-        "print('loaded:', *sorted(loaded & {'mlx', 'torch', 'triton', 'falcon', 'pydantic', 'tokenizers', 'jinja2'}))\n"
+        "print('loaded:', *sorted(loaded & {'mlx', 'torch', 'triton', 'falcon', 'pydantic', 'tokenizers', 'jinja2', 'huggingface_hub'}))\n"
         "sys.exit(code)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, cwd=ROOT)

@@ -6,11 +6,13 @@ Order: the cache, the installed package, a download. Everything is checked by di
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tensorfold.adapters.packages.conversion_cache import ConversionCache
+from tensorfold.adapters.packages.demo_configs import foretold
 from tensorfold.adapters.packages.gguf_conversion import CONVERTER_VERSION, convert
 from tensorfold.adapters.packages.package_files import downloaded_file, installed_file, is_intact
 from tensorfold.adapters.packages.package_source import SMOLLM2, PackageSource
@@ -65,6 +67,16 @@ class DemoPackage:
         form = FORMS.get(name)
         return None if form is None else self._ready(form)
 
+    def describe(self, name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+        """What the configuration files of a name say; foretold for the pinned weights, read for others once ready."""
+        form = FORMS.get(name)
+        if form is None:
+            return None
+        if self._source.member_sha256 == SMOLLM2.member_sha256:
+            return foretold(form)
+        folder = self._ready(form)
+        return None if folder is None else (_object(folder / "config.json"), _object(folder / "generation_config.json"))
+
     def _ready(self, form: Form) -> Path | None:
         return self._cache.ready(self._folder_name(form), self._made_from(form))
 
@@ -99,6 +111,12 @@ class DemoPackage:
 
     def _made_from(self, form: Form) -> Mapping[str, Any]:
         return {"converter": CONVERTER_VERSION, "form": form.value, "source": self._source.member_sha256}
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    """A file that this package wrote and whose digest was checked."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def _reason(error: OSError) -> str:

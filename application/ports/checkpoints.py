@@ -112,3 +112,7 @@ class WeightPackage(Protocol):
     def ready(self, name: str) -> Path | None:
         """The folder of a name when it is on this machine; fetches and converts nothing."""
         ...
+
+    def describe(self, name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+        """What config.json and generation_config.json of a name say, or will; None when that is not known yet."""
+        ...

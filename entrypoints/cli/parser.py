@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tensorfold import __version__
-from tensorfold.entrypoints.cli import update
+from tensorfold.entrypoints.cli import info, models, pull, update
 from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, gib, integer, number, parallel
 
-_COMMANDS = ("serve", "update", "verify")
+_COMMANDS = ("serve", "pull", "models", "info", "update", "verify")
 _ENVIRONMENT = (
     "Environment: TENSORFOLD_API_KEY holds keys, separated by commas; TENSORFOLD_SEED_SALT is an integer mixed into "
     "the seed of requests without one; XDG_CACHE_HOME (~/.cache) is where converted models, load checks and records of "
@@ -25,7 +25,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if words and words[0] not in _COMMANDS and not words[0].startswith("-"):
         if not _names_a_model(words[0]):
             commands = ", ".join(_COMMANDS)
-            parser.error(f"{words[0]!r} is neither a command ({commands}) nor a folder here nor demo or demo@4bit")
+            parser.error(
+                f"{words[0]!r} is neither a command ({commands}) nor a folder here, a repository such as owner/name, "
+                "demo or demo@4bit"
+            )
         words.insert(0, "serve")
     return parser.parse_args(words)
 
@@ -50,12 +53,16 @@ def build() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="tensorfold",
         description="An exact LLM server: nothing that only changes speed ever changes a token.",
-        epilog="`tensorfold MODEL` is short for `tensorfold serve MODEL` when MODEL is demo, demo@4bit or a folder.",
+        epilog="`tensorfold MODEL` is short for `tensorfold serve MODEL` when MODEL is demo, demo@4bit, a folder or a "
+        "repository such as owner/name.",
     )
     parser.add_argument("--version", action="version", version=f"tensorfold {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, fill, what in (
         ("serve", _serve, "serve a model over an OpenAI-compatible API"),
+        ("pull", pull.fill, "download checkpoints ahead of time"),
+        ("models", models.fill, "list the families and their checkpoints"),
+        ("info", info.fill, "tell what a model is, without its weights"),
         ("update", update.fill, "look for a newer release and install it"),
         ("verify", _verify, "prove on this machine that nothing fast changes a token"),
     ):
@@ -74,7 +81,11 @@ class _Help(argparse.HelpFormatter):
 
 def _model(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = _Help
-    parser.add_argument("model", metavar="MODEL", help="a checkpoint's folder, `demo` or `demo@4bit`")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a checkpoint's folder, a repository such as owner/name or owner/name@revision, `demo` or `demo@4bit`",
+    )
     parser.add_argument("--backend", choices=("auto", "mlx", "cuda"), default="auto", help="what runs the model")
     parser.add_argument(
         "--context", type=integer(0, 1 << 31), default=None, metavar="N",

@@ -109,3 +109,7 @@ class FakeWeightPackage:
     def ready(self, name: str) -> Path | None:
         """The folder once it was provided."""
         return self._folders[name] if name in self.converted else None
+
+    def describe(self, name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+        """An empty config, known for every name."""
+        return ({}, {}) if name in self._folders else None

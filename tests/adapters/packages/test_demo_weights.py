@@ -98,3 +98,12 @@ def test_the_template_is_the_models_own_chat_form(folder_of: Callable[[str], Pat
     config = json_of(folder_of("demo"), "tokenizer_config.json")
     assert "<|im_start|>" in config["chat_template"]
     assert (config["bos_token"], config["eos_token"]) == ("<|im_start|>", "<|im_end|>")
+
+
+@pytest.mark.parametrize("name", ["demo", "demo@4bit"])
+def test_what_is_told_of_the_demo_before_it_is_fetched_is_what_its_files_say(
+    name: str, folder_of: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = folder_of(name)
+    files = (json_of(folder, "config.json"), json_of(folder, "generation_config.json"))
+    assert DemoPackage(tmp_path).describe(name) == files

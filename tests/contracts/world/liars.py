@@ -269,6 +269,10 @@ SOURCE_LIES: tuple[Lie, ...] = (
         lying_part(PACKAGES[0], "package", provide=lambda self, name, say: say("again") or self._folders[name]),
     ),
     (
+        package_checks.what_is_told_of_a_name_is_what_its_files_say,
+        lying_part(PACKAGES[0], "package", describe=lambda self, name: ({"model_type": "other"}, {})),
+    ),
+    (
         package_checks.an_unknown_name_is_refused_in_one_sentence,
         lying_part(PACKAGES[0], "package", provide=lambda self, name, say: self._folders[name]),
     ),

@@ -1,0 +1,118 @@
+"""`tensorfold models`: the families, their listed checkpoints, and which of them are on this machine.
+
+Works offline and with no backend installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensorfold.application.describing import Describer, Here
+    from tensorfold.domain.families.catalogue import Family
+    from tensorfold.domain.families.plans import License
+
+NOT_YET = "not part of this version"
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """The command's flags and its function."""
+    parser.set_defaults(run=models)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def models(flags: argparse.Namespace) -> int:
+    """Run the command; 0."""
+    from tensorfold.application.describing import families
+    from tensorfold.entrypoints.cli.lines import put
+    from tensorfold.entrypoints.container import Container
+    from tensorfold.entrypoints.settings import cache_folder
+
+    describer = Container(cache=cache_folder(os.environ)).describer()
+    if flags.json:
+        put(json.dumps({"families": [_object(family, describer) for family in families()]}, indent=2))
+        return 0
+    for family in families():
+        _show(family, describer)
+    put("`tensorfold pull NAME` downloads one ahead of time, `tensorfold info NAME` tells of it without its weights.")
+    return 0
+
+
+def _show(family: Family, describer: Describer) -> None:
+    from tensorfold.application.describing import checkpoints
+    from tensorfold.entrypoints.cli.lines import put
+
+    backends = " and ".join(_served_on(family)) or NOT_YET
+    put(f"{family.title}: {backends}")
+    put(f"  model types  {', '.join(family.model_types)}")
+    put(f"  drafting     {family.drafting}" + (f"; {family.note}" if family.note else ""))
+    terms = {c.name: c.license for c in family.checkpoints}
+    summaries = {c.name: c.summary for c in family.checkpoints}
+    for name in checkpoints(family):
+        listed = name if name in terms else name.split("@")[0]
+        said = [part for part in (summaries[listed], _terms(terms[listed]), _where(describer.here(name))) if part]
+        put(f"  {name}: {'; '.join(said)}")
+    for drafter in family.drafters:
+        put(f"  {drafter.repo}: drafter; {_terms(drafter.license)}; {_where(describer.here(drafter.repo))}")
+    put()
+
+
+def _served_on(family: Family) -> list[str]:
+    return [{"mlx": "MLX", "cuda": "CUDA"}[backend] for backend in family.backends] if family.served else []
+
+
+def _terms(terms: License) -> str:
+    return f"licence: {terms.name}" + (f" ({terms.special.removesuffix('.')})" if terms.special else "")
+
+
+def _where(here: Here) -> str:
+    if here.complete:
+        return "on this machine"
+    return "in part on this machine" if here.folder is not None else "not on this machine"
+
+
+def _object(family: Family, describer: Describer) -> dict[str, Any]:
+    from tensorfold.application.describing import checkpoints
+
+    by_name = {c.name: c for c in family.checkpoints}
+    listed = [(name, by_name.get(name) or by_name[name.split("@")[0]]) for name in checkpoints(family)]
+    return {
+        "title": family.title,
+        "model_types": list(family.model_types),
+        "served": family.served,
+        "backends": list(family.backends) if family.served else [],
+        "drafting": family.drafting,
+        "note": family.note or None,
+        "checkpoints": [
+            {
+                "name": name,
+                "summary": checkpoint.summary or None,
+                "source": checkpoint.source,
+                "backends": list(checkpoint.backends),
+                "experimental": checkpoint.experimental,
+                **_stored(checkpoint.license, describer.here(name)),
+            }
+            for name, checkpoint in listed
+        ],
+        "drafters": [
+            {
+                "name": drafter.repo,
+                "optional_on": list(drafter.optional_on),
+                **_stored(drafter.license, describer.here(drafter.repo)),
+            }
+            for drafter in family.drafters
+        ],
+    }
+
+
+def _stored(terms: License, here: Here) -> dict[str, Any]:
+    return {
+        "license": terms.name,
+        "license_terms": terms.special or None,
+        "complete": here.complete,
+        "folder": None if here.folder is None else str(here.folder),
+        "missing": list(here.missing),
+    }
