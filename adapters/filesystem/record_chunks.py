@@ -62,7 +62,7 @@ class RecordChunks:
             try:
                 self._tail.mend()
             except FileNotFoundError:
-                self._seal(0)
+                self._seal(self._tail, 0)
 
     def add(self, piece: Ids, parts: list[Part], evicted: list[int]) -> None:
         """Append a piece. `parts` and `evicted` tell what was done, also up to a TroubleError."""
@@ -77,10 +77,10 @@ class RecordChunks:
                 piece = rest
                 if len(piece) or tail.room <= 0:
                     tail.settle()
-                    self._seal(tail.size)
+                    self._seal(tail, tail.size)
             except FileNotFoundError:
                 # Someone removed the newest chunk. Whoever holds its ids in memory keeps them; a new one is begun.
-                self._seal(0)
+                self._seal(tail, 0)
                 vanished += 1
                 if vanished > 1:
                     raise TroubleError("chunk files vanish as soon as they are made") from None
@@ -97,7 +97,7 @@ class RecordChunks:
             try:
                 self._tail.settle()
             except FileNotFoundError:
-                self._seal(0)
+                self._seal(self._tail, 0)
 
     def clear(self) -> str:
         """Remove every chunk file; the first that stayed with the cause, or nothing."""
@@ -130,10 +130,9 @@ class RecordChunks:
             del self._sizes[sequence]
             evicted.append(sequence)
 
-    def _seal(self, size: int) -> None:
+    def _seal(self, tail: ChunkTail, size: int) -> None:
         """The tail takes nothing more; size 0: it is gone."""
-        if self._tail is not None:
-            self._sizes[self._tail.sequence] = size
+        self._sizes[tail.sequence] = size
         self._tail = None
 
     def _begin(self, evicted: list[int]) -> ChunkTail:

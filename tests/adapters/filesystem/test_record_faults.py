@@ -207,6 +207,17 @@ def test_a_record_taken_late_may_turn_out_to_be_anothers() -> None:
     assert bench.store.delete_all().state == "second" and folder.contents is not None
 
 
+def test_emptying_a_record_that_another_server_took_meanwhile_leaves_it_alone() -> None:
+    folder = record_of({1: chunk(run(20))})
+    bench = in_memory(folder)
+    bench.fail("lock", number=errno.EIO)
+    bench.store.open()
+    bench.heal()
+    folder.holder = "another server"
+    assert bench.store.delete_all().state == "second"
+    assert folder.contents is not None and "00000001.ids" in folder.contents
+
+
 def test_a_record_taken_late_may_turn_out_to_be_of_another_tokenizer() -> None:
     folder = record_of({1: chunk(run(20))}, identity=b"?")
     bench = in_memory(folder)
@@ -266,6 +277,19 @@ def test_emptying_that_may_not_last_is_not_called_done(call: str) -> None:
     bench.fail(call, number=errno.EIO)
     state = bench.store.delete_all()
     assert state.state == "delete-failed" and "the disk reported an error" in state.reason
+    bench.heal()
+    assert bench.store.delete_all().state == "on"
+
+
+def test_a_record_that_could_not_be_emptied_stays_so_whatever_fails_next() -> None:
+    bench = in_memory()
+    bench.store.open()
+    bench.store.append(run(20))
+    bench.fail("entries", "sync", number=errno.EIO)
+    state = bench.store.delete_all()
+    assert state.state == "delete-failed"
+    bench.clock.advance(6)
+    assert bench.store.sync() == state
     bench.heal()
     assert bench.store.delete_all().state == "on"
 
