@@ -159,7 +159,8 @@ def test_help_and_version_load_neither_mlx_nor_torch_nor_any_other_library(words
         "try: main(sys.argv[1:])\n"
         "except SystemExit as ended: code = ended.code\n"
         "loaded = {name.split('.')[0] for name in sys.modules}\n"
-        "print('loaded:', *sorted(loaded & {'mlx', 'torch', 'triton', 'falcon', 'pydantic', 'tokenizers', 'jinja2', 'huggingface_hub'}))\n"
+        "heavy = {'mlx', 'torch', 'triton', 'falcon', 'pydantic', 'tokenizers', 'jinja2', 'huggingface_hub'}\n"
+        "print('loaded:', *sorted(loaded & heavy))\n"
         "sys.exit(code)\n"
     )
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, cwd=ROOT)
