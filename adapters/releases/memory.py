@@ -61,10 +61,13 @@ class FolderUpdateMemory:
     def _read(self, name: str) -> bytes:
         """A regular file's bytes. Raises OSError and ValueError."""
         descriptor = os.open(self._folder / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(descriptor, "rb") as file:
+        try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ValueError("not a regular file")
-            data = file.read(_MOST_BYTES + 1)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(_MOST_BYTES + 1)
+        finally:
+            os.close(descriptor)
         if len(data) > _MOST_BYTES:
             raise ValueError("too large")
         return data

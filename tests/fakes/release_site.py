@@ -22,12 +22,16 @@ Behaviour = Callable[[socket.socket, threading.Event], None]
 
 
 class ReleaseSite:
-    """Answers by path: `answers` maps one, query included, to a behaviour. Everything else is 404."""
+    """Answers by path: `answers` maps one, query included, to a behaviour. Everything else is 404.
+
+    `greet` is said before anything is asked.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, Behaviour] = {}
         self.connections = 0
         self.requests: list[str] = []
+        self.greet = b""
         self._closing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -65,6 +69,7 @@ class ReleaseSite:
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError, IndexError):
             connection.settimeout(30)
+            connection.sendall(self.greet)
             head = b""
             while b"\r\n\r\n" not in head:
                 piece = connection.recv(65536)

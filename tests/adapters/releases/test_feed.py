@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -132,22 +134,33 @@ def test_a_site_that_is_gone_is_no_release() -> None:
     assert (feed.latest(PATIENCE_S), feed.changelog("v0.2.0", PATIENCE_S)) == (None, None)
 
 
-def test_a_site_without_a_certificate_that_holds_is_no_release(site: ReleaseSite) -> None:
+def test_a_site_that_speaks_no_tls_is_no_release(site: ReleaseSite) -> None:
     address = read_address(site.page.replace("http:", "https:"))
     assert address is not None
-    assert SiteReleaseFeed(address).latest(0.5) is None
+    site.greet = b"no TLS"
+    assert SiteReleaseFeed(address).latest(PATIENCE_S) is None
     assert site.connections == 1
 
 
-def test_a_proxy_of_the_environment_that_never_answers_holds_nobody(
+def test_a_proxy_of_the_environment_is_asked_for_a_tunnel_and_one_that_gives_none_is_no_release(
     site: ReleaseSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{site.port}")
     monkeypatch.delenv("no_proxy", raising=False)
-    site.answers["releases.example:443"] = silent
+    asked = threading.Event()
+
+    def tunnel(connection: socket.socket, closing: threading.Event) -> None:
+        asked.set()
+        closing.wait()
+
+    site.answers["releases.example:443"] = tunnel
     address = read_address("https://releases.example/a/b")
     assert address is not None
-    assert SiteReleaseFeed(address).latest(0.3) is None
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(SiteReleaseFeed(address).latest, PATIENCE_S)
+        assert asked.wait(PATIENCE_S)
+        site.close()
+        assert answer.result(PATIENCE_S) is None
     assert site.requests == ["releases.example:443"]
 
 
