@@ -41,12 +41,23 @@ class EngineSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Where and how the server listens. `keys` holds (label, key) pairs; empty means open."""
+    """Where and how the server listens.
+
+    `keys` holds (label, key) pairs and `key_file` is where others come from; with neither the server is open. Browser
+    pages of `origins` may use it, those of every origin where one is `*`.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
     keys: tuple[tuple[str, str], ...] = field(default=())
     drain_grace_s: float = 5.0
+    key_file: Path | None = None
+    origins: tuple[str, ...] = ()
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether requests must carry a key."""
+        return bool(self.keys) or self.key_file is not None
 
 
 @dataclass(frozen=True, slots=True)

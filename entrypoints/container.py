@@ -17,6 +17,7 @@ from tensorfold.application.describing import Describer
 from tensorfold.application.ports.backend import Backend
 from tensorfold.application.ports.checkpoints import CheckpointReader, ModelHub, RefusedError, WeightPackage
 from tensorfold.application.ports.installation import Installation, UpdateMemory
+from tensorfold.application.ports.keys import KeyFile
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.services import ReleaseFeed
 from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
@@ -128,6 +129,12 @@ def _update_memory(cache: Path) -> UpdateMemory:
     return FolderUpdateMemory(cache)
 
 
+def _key_file(path: Path) -> KeyFile:
+    from tensorfold.adapters.filesystem.key_file import FolderKeyFile
+
+    return FolderKeyFile(path)
+
+
 class Container(containers.DeclarativeContainer):
     """Every service a command may need, each built once."""
 
@@ -148,3 +155,4 @@ class Container(containers.DeclarativeContainer):
     installation: providers.Provider[Installation] = providers.Singleton(_installation)
     release_feed: providers.Provider[ReleaseFeed] = providers.Factory(_release_feed)
     update_memory: providers.Provider[UpdateMemory] = providers.Singleton(_update_memory, cache)
+    key_file: providers.Provider[KeyFile] = providers.Factory(_key_file)

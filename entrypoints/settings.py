@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from tensorfold.application.key_lines import MOST_KEY, is_key
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.releases import ProjectAddress, read_address
 from tensorfold.application.settings import (
@@ -27,6 +28,7 @@ ENGINE, HTTP, RECALL, SAMPLING = EngineSettings(), HttpSettings(), RecallSetting
 MOST_PARALLEL = 64
 MOST_QUEUE = 256
 MOST_ID = 256
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]{0,31}://(?:[A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?/?")
 AUTO_BACKEND = "mlx"
 """What `--backend auto` is, on every platform until there is a CUDA backend."""
 _GIB = re.compile(r"(\d{1,9}(\.\d{0,18})?|\.\d{1,18})(/0*[1-9]\d{0,8})?", re.ASCII)
@@ -147,6 +149,8 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             host=getattr(flags, "host", HTTP.host),
             port=getattr(flags, "port", HTTP.port),
             keys=api_keys(getattr(flags, "api_key", ()) or (), environment.get("TENSORFOLD_API_KEY", "")),
+            key_file=key_file(getattr(flags, "api_key_file", None)),
+            origins=tuple(origin(given) for given in getattr(flags, "cors", None) or ()),
         ),
         generation=GenerationFlags(
             temperature=getattr(flags, "temperature", None),
@@ -170,13 +174,14 @@ def recall_settings(flags: argparse.Namespace) -> RecallSettings | None:
     if not getattr(flags, "recall", False) and folder is None and size is None and not read_only:
         return None
     size = RECALL.budget_bytes if size is None else size
-    return RecallSettings(None if folder is None else own_folder("--recall-dir", folder), whole_chunks(size), read_only)
+    own = None if folder is None else own_path("--recall-dir", folder, "folder")
+    return RecallSettings(own, whole_chunks(size), read_only)
 
 
-def own_folder(flag: str, text: str) -> Path:
-    """A folder as an absolute path, `~` expanded. Raises RefusedError."""
+def own_path(flag: str, text: str, what: str) -> Path:
+    """A file or folder, as `what` says, as an absolute path, `~` expanded. Raises RefusedError."""
     if not text.strip():
-        raise RefusedError(f"{flag} is empty; give it a folder, or leave it out.")
+        raise RefusedError(f"{flag} is empty; give it a {what}, or leave it out.")
     try:
         return Path(text).expanduser().absolute()
     except (RuntimeError, OSError):
@@ -212,9 +217,26 @@ def api_keys(given: Sequence[str], listed: str) -> tuple[tuple[str, str], ...]:
     parts = [part.strip() for part in listed.split(",") if part.strip()]
     named += [(f"env-{i}", key, "TENSORFOLD_API_KEY") for i, key in enumerate(parts, start=1)]
     for _, key, source in named:
-        if not key or not key.isascii() or not key.isprintable() or " " in key or len(key) > 512:
-            raise RefusedError(f"{source} holds a key that is not 1 to 512 printable ASCII characters without spaces.")
+        if not is_key(key):
+            raise RefusedError(
+                f"{source} holds a key that is not 1 to {MOST_KEY} printable ASCII characters without spaces."
+            )
     return tuple((label, key) for label, key, _ in named)
+
+
+def key_file(text: str | None) -> Path | None:
+    """The file of `--api-key-file` as an absolute path, `~` expanded. Raises RefusedError."""
+    return None if text is None else own_path("--api-key-file", text, "file")
+
+
+def origin(text: str) -> str:
+    """An origin of `--cors`, or `*`. Raises RefusedError."""
+    if text != "*" and not _ORIGIN.fullmatch(text):
+        raise RefusedError(
+            f"--cors is {text[:200]!r}; it must be an origin as browsers send it, such as http://localhost:3000, "
+            "without a path, or * for every origin."
+        )
+    return text
 
 
 def seed_salt(text: str) -> int:

@@ -123,6 +123,17 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         help="a key clients must send; may be repeated (or TENSORFOLD_API_KEY)",
     )
     endpoint.add_argument(
+        "--api-key-file",
+        metavar="PATH",
+        help="a file of keys, one a line, as KEY or LABEL: KEY; read again when it changes and at SIGHUP",
+    )
+    endpoint.add_argument(
+        "--cors",
+        action="append",
+        metavar="ORIGIN",
+        help="an origin whose web pages may use the server, such as http://localhost:3000, or *; may be repeated",
+    )
+    endpoint.add_argument(
         "--no-update-check",
         action="store_true",
         help="do not look for a newer release at the start (or TENSORFOLD_NO_UPDATE_CHECK=1)",

@@ -25,6 +25,7 @@ from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError
 from tensorfold.application.recall import RecallService
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
+from tensorfold.entrypoints.cli.key_file import keys_from
 from tensorfold.entrypoints.cli.lines import dump_stacks, put, say, warn
 from tensorfold.entrypoints.cli.opening import (
     Checked,
@@ -72,10 +73,11 @@ def serve(flags: argparse.Namespace, signals: Signals) -> int:
     settings = run_settings(flags, os.environ)
     container = Container(cache=settings.cache)
     server = _listen(settings)
-    server.start()
-    start_release_check(settings.update, container, say)
     try:
-        return _run(settings, container, server, signals)
+        with keys_from(settings.http.key_file, container, server.keys, signals, say):
+            server.start()
+            start_release_check(settings.update, container, say)
+            return _run(settings, container, server, signals)
     finally:
         server.stop(0.0)
 
@@ -243,12 +245,12 @@ def _report(
         say(line)
     if opened.recall is not None:
         say(recall_line(opened.recall.report(), drafting(scheduler, settings.engine.drafts)))
-    keys = len(settings.http.keys)
-    say(f"keys: {keys} API key{'s' if keys != 1 else ''}" if keys else "keys: none, the server is open")
+    keys = len(server.keys)
+    say(f"keys: {keys} API key{'s' if keys != 1 else ''}" if server.keys.required else "keys: none, the server is open")
     sampling = f"{sampling_words(defaults)} unless a request says otherwise"
     say(f"serving {checked.name} on {server.url} ({sampling}; ready in {seconds:.1f} s)")
-    say("try it, with one of the keys in place of KEY:" if keys else "try it:")
-    put(_curl(server.url, checked.name, keyed=keys > 0))
+    say("try it, with one of the keys in place of KEY:" if server.keys.required else "try it:")
+    put(_curl(server.url, checked.name, keyed=server.keys.required))
 
 
 def _curl(url: str, model: str, keyed: bool) -> str:

@@ -1,4 +1,5 @@
-"""What SIGINT and SIGTERM ask for, from the command's first moment to its last; SIGUSR1 shows what every thread does.
+"""What SIGINT and SIGTERM ask for, from the command's first moment to its last; SIGUSR1 shows what every thread does,
+and SIGHUP may renew what is read from files.
 
 A signal is remembered, never lost. Only where a command says that it may be interrupted does one raise. Imports no
 other part of the product, so that it stands before the slow ones are imported.
@@ -64,6 +65,11 @@ class Signals:
         """Call `dump` with a line at every SIGUSR1, where the system has that signal."""
         if hasattr(signal, "SIGUSR1"):
             signal.signal(signal.SIGUSR1, lambda number, frame: dump("stacks, as SIGUSR1 asked"))
+
+    def on_reload(self, reload: Callable[[], None]) -> None:
+        """Call `reload`, which takes no lock, at every SIGHUP, where the system has that signal."""
+        if hasattr(signal, "SIGHUP"):
+            signal.signal(signal.SIGHUP, lambda number, frame: reload())
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self._count += 1

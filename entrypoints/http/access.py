@@ -40,7 +40,7 @@ class HostCheck:
 
     def __init__(self, host: str, keys: KeyRing) -> None:
         self._names = frozenset({"localhost", *_CONTAINER_HOSTS, host.lower()})
-        self._checks = is_loopback(host) and not keys
+        self._checks = is_loopback(host) and not keys.required
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Refuse a foreign Host with 403."""
@@ -100,7 +100,7 @@ class CrossOrigin:
 
 
 class Authentication:
-    """Asks for a key on every route but health, when the server has keys. The key's label goes to the context."""
+    """Asks for a key on every route but health, when the server requires one. The key's label goes to the context."""
 
     def __init__(self, keys: KeyRing) -> None:
         self._keys = keys
@@ -108,7 +108,7 @@ class Authentication:
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Refuse with 401 what carries no valid key."""
         req.context.label = ""
-        if not self._keys or req.path in OPEN_PATHS:
+        if not self._keys.required or req.path in OPEN_PATHS:
             return
         label = self._keys.label_for(req)
         if label is None:

@@ -18,7 +18,7 @@ class HealthRoute:
     def __init__(self, services: Services, gate: Gate, keys: KeyRing, version: str) -> None:
         self._services = services
         self._gate = gate
-        self._closed = len(keys) > 0
+        self._closed = keys.required
         self._version = version
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:

@@ -7,7 +7,6 @@ second, `stop`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
 from tensorfold.application.listeners import harmless
 from tensorfold.application.settings import HttpSettings
@@ -40,7 +39,6 @@ class HttpServer:
         limits: HttpLimits,
         *,
         version: str,
-        origins: Sequence[str] = (),
         recall: bool = False,
         log: AccessLog = lambda record: None,
         log_fault: FaultLog = lambda where, broken: None,
@@ -53,8 +51,8 @@ class HttpServer:
         self.gate = Gate(limits.replies)
         self._grace_s = settings.drain_grace_s
         self._services = Services(version, recall=recall)
-        keys = KeyRing(settings.keys)
-        exposure = Exposure(settings.host, keys, origins)
+        self.keys = KeyRing(settings.keys, required=settings.needs_key)
+        exposure = Exposure(settings.host, self.keys, settings.origins)
         self._pump = Pump()
         app = create_app(
             self._services,
@@ -115,7 +113,11 @@ class HttpServer:
 
 
 def exposure_warning(settings: HttpSettings) -> str | None:
-    """One line for a server that others can reach without a key."""
-    if settings.keys or is_loopback(settings.host):
+    """One line for a server that others, or the web pages one opens, can use without a key."""
+    if settings.needs_key:
         return None
-    return f"Anyone who reaches {settings.host} can use this server: it has no API key; set one with --api-key."
+    if not is_loopback(settings.host):
+        return f"Anyone who reaches {settings.host} can use this server: it has no API key; set one with --api-key."
+    if "*" in settings.origins:
+        return "Any web page you open can use this server: it has no API key and --cors is *; name origins."
+    return None
