@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -89,11 +90,12 @@ class _Run:
         return len(self.tokens) - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     """Something that another thread waits for: `delete` empties the record, otherwise it only marks a point in time."""
 
     delete: bool
+    emptied: bool = False
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -243,6 +245,8 @@ class RecallService:
         call.done.wait()
         if self._stored.state == "delete-failed":
             raise RecallDeleteError(self._stored.reason)
+        if not call.emptied:
+            raise RecallDeleteError("The record was not emptied: the server is ending, or its log says why.")
         return self.report()
 
     def _ask(self, call: _Call) -> None:
@@ -260,10 +264,10 @@ class RecallService:
         self._loaded.set()
         while (job := self._next()) is not None:
             if isinstance(job, _Run):
-                self._guarded("adding to the record", lambda run=job: self._add(run))  # type: ignore[misc]
+                self._guarded("adding to the record", partial(self._add, job))
                 continue
             if job.delete:
-                self._guarded("emptying the record", self._empty)
+                self._guarded("emptying the record", partial(self._empty, job))
             job.done.set()
         self._close_store()
         with self._wake:
@@ -334,12 +338,13 @@ class RecallService:
         self._index.drop(sequences)
         self._counts = replace(self._counts, evicted=self._counts.evicted + before - self._index.ids)
 
-    def _empty(self) -> None:
+    def _empty(self, call: _Call) -> None:
         self._index.clear()
         self._policy.reset()
         self._counts, self._dropped = _Counts(), 0
         self._stored = self._store.delete_all()
         self._worked_at = self._clock.monotonic()
+        call.emptied = True
 
     def _close_store(self) -> None:
         self._guarded("closing the record", self._store.close)

@@ -134,6 +134,7 @@ def _row_object(row: Row) -> dict[str, Any]:
         "refused": row.refused,
         "partial_keeps": {str(k): n for k, n in sorted(row.tally.partial.items())},
         "stops_inside": row.tally.stops_inside,
+        "copied": None if row.copies is None else {"landed": row.copies.landed, "missed": row.copies.missed},
         "sources": {n: {"drafted": d, "kept": k} for n, (d, k) in sorted(row.drafts.items())},
         "first_difference": None
         if first is None

@@ -267,7 +267,11 @@ def test_a_store_that_fails_costs_its_own_part_only_and_its_words_are_not_logged
     assert service.wait_loaded(WAIT_S)
     service.record(text(16, 50), 0, service.began())
     assert service.settle(WAIT_S)
-    service.delete()
+    if call == "delete_all":
+        with pytest.raises(RecallDeleteError, match="log says why"):
+            service.delete()
+    else:
+        service.delete()
     store.broken.discard("append")
     add(service, text(17, 50))
     assert service.report().ids == 50
@@ -284,6 +288,8 @@ def test_closing_writes_what_waits_and_later_calls_are_harmless() -> None:
     service.close()
     service.record(text(30, 50), 0, service.began())
     assert service.settle(1.0)
+    with pytest.raises(RecallDeleteError, match="ending"):
+        service.delete()
     assert folder.writer is None
     with recalling(a_store(folder)) as again:
         assert again.report().ids == 20 * 50
