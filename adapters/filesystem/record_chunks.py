@@ -12,6 +12,7 @@ from contextlib import suppress
 from tensorfold.adapters.filesystem.record_files import RecordFiles
 from tensorfold.adapters.filesystem.record_format import MOST_SEQUENCE, chunk_name
 from tensorfold.adapters.filesystem.record_reading import chunk_sizes
+from tensorfold.adapters.filesystem.record_survey import gone_on, shortened
 from tensorfold.adapters.filesystem.record_tail import ChunkTail
 from tensorfold.adapters.filesystem.record_trouble import TroubleError, cause, trouble
 from tensorfold.domain.recall.layout import ID_BYTES, Ids, Part, seam
@@ -174,30 +175,11 @@ class RecordChunks:
             self._sizes = chunk_sizes(self._files)
         self._highest = max([self._highest, *self._sizes])
         self._evict(self._most_chunks, evicted)
-        for sequence in [sequence for sequence, size in self._sizes.items() if size > self._most_bytes]:
-            self._shorten(sequence)
+        self._sizes = shortened(self._files, self._sizes, self._most_bytes, self._log)
         if self._sizes:
-            self._take_up(list(self._sizes)[-1])
+            last = list(self._sizes)[-1]
+            tail = self._new_tail(last)
+            if gone_on(tail, min(self._sizes[last], self._most_bytes), self._log):
+                self._tail = tail
+                del self._sizes[last]
         self._surveyed = True
-
-    def _shorten(self, sequence: int) -> None:
-        """Cut off what a chunk has no room for: it would count on the disk, and is never read."""
-        name = chunk_name(sequence)
-        try:
-            self._files.truncate(name, self._most_bytes)
-        except OSError as error:
-            self._log(f"recall: {name} is longer than a chunk and could not be cut back: {cause(error)}")
-        else:
-            self._log(f"recall: {name} had {self._sizes[sequence]} bytes and was cut back to {self._most_bytes}")
-            self._sizes[sequence] = self._most_bytes
-
-    def _take_up(self, sequence: int) -> None:
-        tail = self._new_tail(sequence)
-        try:
-            tail.take_up(min(self._sizes[sequence], self._most_bytes))
-        except OSError as error:
-            self._log(f"recall: {tail.name} is not added to: {cause(error)}")
-            return
-        if tail.room > 0:
-            self._tail = tail
-            del self._sizes[sequence]

@@ -18,6 +18,8 @@ LOCK = "lock"
 MOST_SEQUENCE = 99_999_999
 """The last number that a chunk's name has room for."""
 
+_BEGINNING = 1_577_836_800
+_LAST_FIRST = 90_000_000
 _NAME = re.compile(r"([0-9]{8})\.ids")
 
 
@@ -30,6 +32,14 @@ def sequence_of(name: str) -> int | None:
     """The number in a chunk's name; None for every other name."""
     form = _NAME.fullmatch(name)
     return None if form is None else int(form[1])
+
+
+def first_sequence(wall: float) -> int:
+    """The number of the first chunk of a folder that has none, at the Unix time `wall`: tens of seconds since 2020.
+
+    So a folder that an earlier server emptied does not see a number twice. Until 2048; from then on it is a constant.
+    """
+    return min(max(1, int(wall - _BEGINNING) // 10), _LAST_FIRST)
 
 
 def encode(values: Ids, vocabulary: int) -> bytes:

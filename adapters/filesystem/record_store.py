@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from tensorfold.adapters.filesystem.record_access import RecordAccess
 from tensorfold.adapters.filesystem.record_chunks import RecordChunks
 from tensorfold.adapters.filesystem.record_files import RecordFiles
-from tensorfold.adapters.filesystem.record_format import MOST_SEQUENCE
-from tensorfold.adapters.filesystem.record_identity import check_identity, write_identity
-from tensorfold.adapters.filesystem.record_reading import chunk_sizes, newest, read_chunks
+from tensorfold.adapters.filesystem.record_format import first_sequence
+from tensorfold.adapters.filesystem.record_reading import read_chunks
+from tensorfold.adapters.filesystem.record_standing import WRITING, Standing
 from tensorfold.adapters.filesystem.record_tail import ChunkTail
-from tensorfold.adapters.filesystem.record_trouble import TroubleError, cause, passing, trouble
+from tensorfold.adapters.filesystem.record_trouble import TroubleError, cause, trouble
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.stores import Appended, RecordState, StoredChunk, StoreState
@@ -30,6 +31,7 @@ LEAST_CHUNK_IDS = 2 * LEAD_IDS
 _LOW = f"under {LEAST_FREE_BYTES >> 30} GiB are free on the record's disk"
 _GONE = "the record's folder or its lock was removed or replaced; start the server again to begin a new record"
 _SECOND = "another server writes this record"
+_NOT_TAKEN = "the record's folder could not be taken"
 _READ_ONLY = "the server was started with --recall-read-only"
 
 
@@ -54,16 +56,15 @@ class RecordStore:
         if self._most_chunks < LEAST_CHUNKS or chunk_ids < LEAST_CHUNK_IDS:
             raise ValueError(f"{budget_bytes} bytes are under {LEAST_CHUNKS} chunks of at least {LEAST_CHUNK_IDS} ids")
         self._files = files
-        self._identity = identity
+        self._vocabulary = identity.vocabulary
         self._read_only = read_only
         self._free_bytes = free_bytes
         self._clock = clock
         self._log = log
-        self._folder = "".join(c if c.isprintable() else "?" for c in folder)
         self._chunk_ids = chunk_ids
+        self._access = RecordAccess(files, identity, folder)
+        self._standing = Standing(log)
         self._chunks = self._fresh_chunks()
-        self._state: RecordState = "off"
-        self._reason = "not opened"
         self._entered = False
         """Whether the lock is held and the identity was checked."""
         self._failed = ""
@@ -76,12 +77,17 @@ class RecordStore:
     def open(self) -> StoreState:
         """Check whose record it is, and take the lock unless it is only read. Raises RefusedError."""
         self._entered, self._failed, self._chunks = False, "", self._fresh_chunks()
-        try:
-            self._open()
-        except RefusedError:
-            self._files.unlock()
-            self._state, self._reason = "off", "refused"
-            raise
+        self._standing.become("off", "refused")
+        if self._read_only:
+            self._only_read("read-only", _READ_ONLY)
+        else:
+            try:
+                self._enter()
+            except OSError as error:
+                self._standing.become("on")
+                self._standing.pause(f"{_NOT_TAKEN}: {cause(error)}")
+            else:
+                self._look()
         return self.state()
 
     def append(self, ids: Ids) -> Appended:
@@ -95,7 +101,7 @@ class RecordStore:
                 self._fail(error.reason, settling=False)
             else:
                 self._failed = ""
-                self._resume()
+                self._standing.resume()
         return Appended(tuple(part for part in parts if part.sequence not in evicted), tuple(evicted))
 
     def sync(self) -> StoreState:
@@ -107,37 +113,28 @@ class RecordStore:
 
     def chunks(self) -> Iterator[StoredChunk]:
         """The newest chunks that the budget holds, oldest first; the log tells what cannot be read and is left out."""
-        if not self._entered and self._state not in ("read-only", "second"):
+        if not self._entered and self._standing.state not in ("read-only", "second"):
             return iter(())
         return read_chunks(
-            self._files,
-            self._identity.vocabulary,
-            most_chunks=self._most_chunks,
-            chunk_ids=self._chunk_ids,
-            log=self._log,
+            self._files, self._vocabulary, most_chunks=self._most_chunks, chunk_ids=self._chunk_ids, log=self._log
         )
 
     def delete_all(self) -> StoreState:
         """Remove every chunk file; while one stays the state is `delete-failed` and names the first."""
-        if self._state not in ("on", "paused", "delete-failed"):
-            return self.state()
-        stayed = self._clear()
-        if stayed:
-            if (self._state, self._reason) != ("delete-failed", stayed):
-                self._log(f"recall: {stayed}; nothing is added until the record could be emptied")
-            self._state, self._reason = "delete-failed", stayed
-        elif self._entered:
-            self._failed = ""
-            if self._state == "delete-failed":
-                self._log("recall: the record was emptied")
-                self._state, self._reason = "on", ""
-            self._look()
+        if self._standing.state in WRITING:
+            stayed = self._clear()
+            if stayed:
+                self._standing.stay_full(stayed)
+            elif self._entered:
+                self._failed = ""
+                self._standing.emptied()
+                self._look()
         return self.state()
 
     def state(self) -> StoreState:
         """The present state, without a look at the disk."""
         size = self._chunks.bytes if self._entered else self._read_bytes
-        return StoreState(self._state, size, self._reason)
+        return StoreState(self._standing.state, size, self._standing.reason)
 
     def close(self) -> None:
         """Make everything durable and give the lock back."""
@@ -151,99 +148,62 @@ class RecordStore:
         except OSError as error:
             self._log(f"recall: the lock could not be given back: {cause(error)}")
         self._entered = False
-        self._state, self._reason = "off", "closed"
+        self._standing.become("off", "closed")
 
-    # Entering
-
-    def _open(self) -> None:
-        if self._read_only:
-            self._only_read("read-only", _READ_ONLY)
-            return
-        self._state, self._reason = "on", ""
-        try:
-            self._enter()
-        except OSError as error:
-            if not passing(error):
-                raise RefusedError(self._unusable(error)) from error
-            self._pause(f"the record's folder could not be taken: {cause(error)}")
-        else:
-            self._look()
+    # Inside
 
     def _enter(self) -> None:
-        """Take the lock and check the identity, or become a reader. Raises OSError and RefusedError."""
-        self._files.create_folder()
-        if not self._files.lock():
-            self._only_read("second", _SECOND)
-            return
-        missing = check_identity(self._files, self._identity, self._folder)
-        if missing is not None:
-            write_identity(self._files, missing)
+        """Become the writer, or a reader where there is one. Raises RefusedError, and OSError for what may pass."""
+        if self._access.write():
+            self._entered = True
+            self._standing.become("on")
         else:
-            # An earlier server may have been stopped between renaming the identity and making its name durable.
-            self._files.sync_folder()
-        self._entered = True
-        self._state, self._reason = "on", ""
+            self._only_read("second", _SECOND)
 
     def _only_read(self, state: RecordState, reason: str) -> None:
-        try:
-            check_identity(self._files, self._identity, self._folder)
-            self._read_bytes = sum(newest(chunk_sizes(self._files), self._most_chunks).values())
-        except OSError as error:
-            raise RefusedError(
-                f"The record's folder {self._folder} cannot be read ({cause(error)}); "
-                f"give the server access to it, or name another one with --recall-dir."
-            ) from error
-        self._state, self._reason = state, reason
-
-    def _unusable(self, error: OSError) -> str:
-        return (
-            f"The record's folder {self._folder} cannot be written ({cause(error)}); give the server access to it, "
-            f"name another one with --recall-dir, or only read it with --recall-read-only."
-        )
+        self._read_bytes = self._access.read(self._most_chunks)
+        self._standing.become(state, reason)
 
     def _fresh_chunks(self) -> RecordChunks:
-        new_tail = partial(ChunkTail, self._files, self._identity.vocabulary, self._chunk_ids, self._clock.monotonic)
+        new_tail = partial(ChunkTail, self._files, self._vocabulary, self._chunk_ids, self._clock.monotonic)
         return RecordChunks(
             self._files,
             most_chunks=self._most_chunks,
             chunk_ids=self._chunk_ids,
             new_tail=new_tail,
-            first_sequence=self._first_sequence,
+            first_sequence=lambda: first_sequence(self._clock.wall()),
             log=self._log,
         )
 
-    def _first_sequence(self) -> int:
-        """Minutes since 1970: a folder that was emptied by an earlier server does not use its numbers again."""
-        return min(max(1, int(self._clock.wall()) // 60), MOST_SEQUENCE // 2)
-
-    # Pausing and going on
-
     def _look(self, evicted: list[int] | None = None) -> bool:
         """Whether a piece may be tried now; pauses for what the surroundings lack, and ends such a pause."""
-        if self._state not in ("on", "paused"):
+        if not self._standing.adding:
             return False
         try:
             if not self._entered:
                 self._enter_late()
-                if not self._entered:
-                    return False
+            if not self._entered:
+                return False
             self._look_around([] if evicted is None else evicted)
         except TroubleError as error:
-            self._pause(error.reason)
+            self._standing.pause(error.reason)
             return False
         if self._failed:
-            self._pause(self._failed)
+            self._standing.pause(self._failed)
         else:
-            self._resume()
+            self._standing.resume()
         return True
 
     def _enter_late(self) -> None:
+        """What `open` could not do. Raises TroubleError."""
+        standing = self._standing.state, self._standing.reason
         try:
-            with trouble("the record's folder could not be taken"):
+            with trouble(_NOT_TAKEN):
                 self._enter()
         except RefusedError as error:
-            self._files.unlock()
             raise TroubleError(error.message.rstrip(".")) from error
+        if self._entered:
+            self._standing.become(*standing)
 
     def _look_around(self, evicted: list[int]) -> None:
         """Raises TroubleError for what keeps pieces out. The budget is kept also where the disk is low."""
@@ -266,6 +226,7 @@ class RecordStore:
         return True
 
     def _clear(self) -> str:
+        """The first chunk that stayed with the cause, or nothing."""
         try:
             if not self._entered:
                 self._enter_late()
@@ -275,16 +236,4 @@ class RecordStore:
 
     def _fail(self, reason: str, *, settling: bool) -> None:
         self._failed, self._failed_settling = reason, settling
-        self._pause(reason)
-
-    def _pause(self, reason: str) -> None:
-        if self._state not in ("on", "paused"):
-            return
-        if (self._state, self._reason) != ("paused", reason):
-            self._log(f"recall: nothing is added to the record: {reason}")
-        self._state, self._reason = "paused", reason
-
-    def _resume(self) -> None:
-        if self._state == "paused":
-            self._log("recall: the record is added to again")
-        self._state, self._reason = "on", ""
+        self._standing.pause(reason)

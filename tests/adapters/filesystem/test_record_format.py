@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorfold.adapters.filesystem.record_format import chunk_name, decode, encode, sequence_of
+from tensorfold.adapters.filesystem.record_format import chunk_name, decode, encode, first_sequence, sequence_of
 
 
 def test_an_id_is_stored_plus_one_in_four_little_endian_bytes() -> None:
@@ -65,3 +65,9 @@ OTHER_NAMES = (
 @pytest.mark.parametrize("name", OTHER_NAMES)
 def test_other_names_are_no_chunks(name: str) -> None:
     assert sequence_of(name) is None
+
+
+def test_a_folders_first_number_rises_with_the_time() -> None:
+    now = 1_796_000_000.0
+    assert first_sequence(now) == 21_816_320 and first_sequence(now + 10) == 21_816_321
+    assert [first_sequence(wall) for wall in (-5.0, 0.0, 1e15)] == [1, 1, 90_000_000]
