@@ -74,15 +74,16 @@ def in_process(
     ready: bool = True,
     recall: RecallService | None = None,
     expects_recall: bool = False,
+    ring: KeyRing | None = None,
 ) -> InProcess:
-    """An application over fakes. `keys` maps labels to keys."""
+    """An application over fakes. `keys` maps labels to keys, `ring` stands in their place."""
     chat, health, told = chat or FakeChat(), FakeHealth(), Told()
     services, gate = Services(VERSION, recall=expects_recall), Gate(limits.replies)
     if recall is not None:
         services.install_recall(recall)
     if ready:
         services.install(chat, health, "fake")
-    exposure = Exposure(host, KeyRing((keys or {}).items()), origins)
+    exposure = Exposure(host, ring or KeyRing((keys or {}).items()), origins)
     app = create_app(services, gate, exposure, limits, version=VERSION, log=told.access.append, log_fault=told.fault)
     client = falcon.testing.TestClient(app, headers={"Host": "localhost"})
     return InProcess(client, chat, health, gate, told)
