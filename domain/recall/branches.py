@@ -51,15 +51,15 @@ class Drafts(NamedTuple):
                 row, landed = child + 1, landed + 1
         # Parents stand before their children, so what follows a row stands behind it.
         open_end = row in parents[row:rows]
-        return Landing(landed, landed < len(decided) and open_end, landed > 0 and row not in parents[row:])
+        return Landing(landed, landed < len(decided) and open_end, row not in parents[row:])
 
 
 class _Branch(NamedTuple):
-    """Votes that agree on ids up to the `end`th, reached with `share` of all votes."""
+    """Votes that agree on `ids`, counted from the beginning, reached with `share` of all votes."""
 
     votes: Sequence[Vote]
     share: float
-    end: int
+    ids: tuple[int, ...]
 
 
 def likeliest(votes: Sequence[Vote], chances: Sequence[float], rows: int) -> Drafts:
@@ -69,15 +69,15 @@ def likeliest(votes: Sequence[Vote], chances: Sequence[float], rows: int) -> Dra
     """
     tokens: list[int] = []
     scaled: list[float] = []
-    ways = _ways(votes, 0, 1.0, 1.0)
-    while ways and len(tokens) < rows:
+    chances = chances[:rows]
+    ways = _ways(votes, 0, 1.0)
+    while ways:
         branch = max(ways, key=_share_of)
-        until = min(branch.end, rows, len(chances))
-        scaled += [branch.share * chance for chance in chances[len(tokens) : until]]
-        tokens += branch.votes[0].ids[len(tokens) : until]
-        if until < branch.end:
+        scaled += [branch.share * chance for chance in chances[len(tokens) : len(branch.ids)]]
+        tokens += branch.ids[len(tokens) : len(chances)]
+        if len(tokens) < len(branch.ids):
             break
-        ways = _ways(branch.votes, branch.end, branch.share, 1.0)
+        ways = _ways(branch.votes, len(tokens), branch.share)
     return Drafts(tuple(tokens), tuple(scaled))
 
 
@@ -90,52 +90,50 @@ def spread(votes: Sequence[Vote], chances: Sequence[float], rows: int, dominant:
     scaled: list[float] = []
     parents: list[int] = []
     heap: list[tuple[float, int, int, int, _Branch]] = []
-    deepest = len(chances)
     age = count()
 
-    def queue(branch: _Branch, depth: int, parent: int) -> None:
-        if depth < deepest:
-            heappush(heap, (-branch.share * chances[depth], next(age), depth, parent, branch))
+    def queue(branches: Sequence[_Branch], depth: int) -> None:
+        if depth < len(chances):
+            for branch in branches:
+                heappush(heap, (-branch.share * chances[depth], next(age), depth, len(tokens), branch))
 
-    for branch in _ways(votes, 0, 1.0, dominant):
-        queue(branch, 0, 0)
+    queue(_kept(_ways(votes, 0, 1.0), 1.0, dominant), 0)
     while heap and len(tokens) < rows:
         negative, _, depth, parent, branch = heappop(heap)
-        tokens.append(branch.votes[0].ids[depth])
+        tokens.append(branch.ids[depth])
         scaled.append(-negative)
         parents.append(parent)
-        if depth + 1 < branch.end:
-            queue(branch, depth + 1, len(tokens))
+        depth += 1
+        if depth < len(branch.ids):
+            queue((branch,), depth)
         else:
-            for way in _ways(branch.votes, depth + 1, branch.share, dominant):
-                queue(way, depth + 1, len(tokens))
+            queue(_kept(_ways(branch.votes, depth, branch.share), branch.share, dominant), depth)
     forks = any(parent != row for row, parent in enumerate(parents))
     return Drafts(tuple(tokens), tuple(scaled), tuple(parents) if forks else None)
 
 
-def _ways(votes: Sequence[Vote], depth: int, share: float, dominant: float) -> list[_Branch]:
-    """The ways that the `votes` go from the id at `depth` on; votes that end there are out."""
+def _ways(votes: Sequence[Vote], depth: int, share: float) -> list[_Branch]:
+    """The ways that the `votes`, `share` of all, go from the id at `depth` on; votes that end there are out."""
     groups: dict[int, list[Vote]] = {}
     for vote in votes:
         if len(vote.ids) > depth:
             groups.setdefault(vote.ids[depth], []).append(vote)
-    weights = [sum(vote.weight for vote in group) for group in groups.values()]
-    total = sum(weights)
-    ways = [
-        _Branch(group, share * weight / total, _agreed(group))
-        for group, weight in zip(groups.values(), weights, strict=True)
-    ]
-    best = max(ways, key=_share_of, default=None)
-    return [best] if best is not None and best.share >= share * dominant else ways
+    weighed = [(group, sum(vote.weight for vote in group)) for group in groups.values()]
+    total = sum(weight for _, weight in weighed)
+    return [_Branch(group, share * weight / total, _agreed(group)) for group, weight in weighed]
 
 
-def _agreed(votes: Sequence[Vote]) -> int:
-    """How many ids, from the first, all `votes` share."""
-    if len(votes) == 1:
-        return len(votes[0].ids)
+def _kept(ways: list[_Branch], share: float, dominant: float) -> list[_Branch]:
+    """All `ways`, or the one that has `dominant` of the `share` they have together."""
+    clear = [way for way in ways if way.share >= share * dominant]
+    return clear if len(clear) == 1 else ways
+
+
+def _agreed(votes: Sequence[Vote]) -> tuple[int, ...]:
+    """The ids, from the first, that all `votes` share."""
     # In the order of tuples, what the first and the last share is shared by all between.
     low, high = min(vote.ids for vote in votes), max(vote.ids for vote in votes)
-    return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    return low[: next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))]
 
 
 def _share_of(branch: _Branch) -> float:

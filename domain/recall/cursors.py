@@ -25,10 +25,11 @@ class Cursors:
         self._era = places.era
         self._read = 0
         self._live: Sequence[Place] = ()
-        self._resumed = False
-        self._landed = False
-        self._broke = 0
         self._seeks = 0
+        # Set where a copy begins, and where it breaks.
+        self._resumed: bool
+        self._landed: bool
+        self._broke: int
 
     @property
     def era(self) -> int:
@@ -42,7 +43,7 @@ class Cursors:
 
     @property
     def resumed(self) -> bool:
-        """Whether the copy was resumed after an edit and has not yet matched as many fresh ids as a new copy needs."""
+        """Whether the live copy was resumed after an edit and has not yet matched as many fresh ids as a key has."""
         return self._resumed
 
     def follow(self, tokens: Sequence[int]) -> bool:

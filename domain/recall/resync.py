@@ -16,22 +16,23 @@ BEFORE = 4
 BEHIND = 16
 """And ids behind it: as many may have been left out or replaced."""
 _NEAREST = sorted(range(-BEFORE, BEHIND + 1), key=lambda offset: (abs(offset), -offset))
+_REACH = BEFORE + BEHIND + RESUMED_IDS + 1
 
 
 def resumed(places: Places, broke: int, tokens: Sequence[int]) -> Place | None:
     """Where a copy that broke at `broke`, the id that was not followed, goes on; None where the last ids are not found.
 
-    The last RESUMED_IDS of `tokens` must stand in the record within BEFORE .. BEHIND ids of the break, an id must
-    follow them, and the nearest such place is taken: of two equally near ones the one behind the break.
+    The last RESUMED_IDS of `tokens` must stand in the record, from BEFORE ids before the break to BEHIND ids behind it,
+    and an id must follow them. The nearest such place is taken, of two equally near ones the one behind the break.
     """
-    last = tuple(tokens[-RESUMED_IDS:])
-    start = max(broke - BEFORE, 0)
-    ids = places.following(start, broke - start + BEHIND + RESUMED_IDS + 1)
-    if len(last) < RESUMED_IDS:
+    start = broke - BEFORE
+    if start < 0:
         return None
+    last = tuple(tokens[-RESUMED_IDS:])
+    ids = places.following(start, _REACH)
     for offset in _NEAREST:
-        at = broke + offset - start
+        at = BEFORE + offset
         behind = at + RESUMED_IDS
-        if at >= 0 and behind < len(ids) and ids[at:behind] == last:
+        if behind < len(ids) and ids[at:behind] == last:
             return Place(RESUMED_IDS, start + behind)
     return None

@@ -94,7 +94,8 @@ def test_a_fork_behind_a_fork_is_judged_by_the_votes_that_came_there() -> None:
         ((), 3, Landing(0, False, False)),
         ((1, 2, 3), 2, Landing(2, False, False)),
         ((1, 9), 1, Landing(1, False, False)),
-        ((1, 2, 3), 99, Landing(3, False, True)),
+        ((1, 2, 3, 4), 99, Landing(3, False, True)),
+        ((1, 2, 9), 99, Landing(2, True, False)),
         ((1, 2, 3), 0, Landing(0, False, False)),
     ],
 )

@@ -152,6 +152,7 @@ def test_a_copy_that_landed_before_is_resumed_though_its_last_window_landed_noth
 def test_a_new_copy_that_lands_nothing_does_not_inherit_what_an_earlier_one_landed() -> None:
     followed, _ = cursors(TEXT, list(range(50)))
     followed.follow(TEXT[:20])
+    followed.follow(TEXT[:30])
     tokens = [*TEXT[:30], *range(16)]
     followed.follow(tokens)
     assert list(followed.live) == [Place(16, LATER + 16)]
@@ -178,7 +179,7 @@ def test_the_copy_that_got_furthest_is_the_one_resumed() -> None:
     assert list(followed.live) == [Place(3, 29)]
 
 
-@pytest.mark.parametrize(("rounds", "found"), [(4, False), (5, True)])
+@pytest.mark.parametrize(("rounds", "found"), [(4, False), (5, True), (6, True)])
 def test_a_broken_copy_is_looked_for_in_a_few_rounds_only(rounds: int, found: bool) -> None:
     followed, _ = cursors(TEXT, resync_rounds=rounds)
     followed.follow(TEXT[:20])
@@ -254,6 +255,13 @@ def test_a_copy_resumed_wrongly_is_looked_for_on() -> None:
     tokens += [1, *TEXT[33:36]]
     assert followed.follow(tokens)
     assert list(followed.live) == [Place(3, 36)]
+
+
+def test_a_copy_found_after_a_resumed_one_is_not_resumed() -> None:
+    followed, tokens = edited(1, *TEXT[26:29])
+    assert followed.resumed
+    assert followed.follow([*tokens, *TEXT[40:60]])
+    assert (list(followed.live), followed.resumed) == ([Place(20, 60)], False)
 
 
 def test_a_resumed_copy_that_breaks_again_is_resumed_from_there() -> None:

@@ -24,7 +24,7 @@ def test_the_documented_figures_are_the_defaults() -> None:
     settings = OfferSettings()
     assert (settings.base_drafts, settings.widest_drafts, settings.rest, settings.graft_every) == (7, 127, 4, 8)
     assert (settings.first_wait, settings.longest_wait, settings.own_rate, settings.own_drafts) == (8, 512, 0.15, 0.0)
-    assert not settings.eager
+    assert (settings.cursors, settings.resync_rounds, settings.eager) == (8, 16, False)
 
 
 def test_the_first_probe_is_due_at_the_eighth_opportunity() -> None:

@@ -56,11 +56,9 @@ def test_a_place_that_nothing_follows_is_of_no_use() -> None:
     assert goes_on_at(TEXT[60:63], TEXT[:64]) == 63
 
 
-@pytest.mark.parametrize("broke", [0, 1, 3, 4])
-def test_a_break_near_the_beginning_looks_no_further_back(broke: int) -> None:
-    assert goes_on_at(TEXT[:3], broke=broke) == 3
-    assert goes_on_at(TEXT[16:19], broke=broke) == 19
-    assert goes_on_at(TEXT[broke + 17 : broke + 20], broke=broke) is None
+@pytest.mark.parametrize(("broke", "found"), [(0, False), (3, False), (4, True), (5, True)])
+def test_nothing_is_looked_for_before_the_record_begins(broke: int, found: bool) -> None:
+    assert goes_on_at(TEXT[10:13], broke=broke) == (13 if found else None)
 
 
 def test_a_place_that_vanished_is_no_error() -> None:
