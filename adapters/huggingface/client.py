@@ -26,7 +26,6 @@ from tensorfold.adapters.huggingface.faults import (
 from tensorfold.adapters.huggingface.settings import HubSettings
 from tensorfold.application.ports.checkpoints import RefusedError
 
-_CHUNK = 1 << 20
 _MOST_HOPS = 6
 _LIST_BYTES = 32 << 20
 _MOST_PAGES = 100
@@ -190,10 +189,10 @@ class HubClient:
                 raise self._translated(error) from None
             yield response
 
-    def _chunks(self, response: Any, size: int) -> Iterator[bytes]:
-        """The body in parts of at most `size` bytes."""
+    def _chunks(self, response: Any) -> Iterator[bytes]:
+        """The body in parts as they come: what waits to fill a larger part is lost when the connection breaks."""
         try:
-            yield from response.iter_bytes(size)
+            yield from response.iter_bytes()
         except Exception as error:
             raise self._translated(error) from None
 
@@ -204,7 +203,7 @@ class HubClient:
     def _body(self, response: Any, start: int, where: str) -> Body:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise RefusedError(f"{where} comes in a coding that was not asked for; check HF_ENDPOINT.")
-        chunks = self._chunks(response, _CHUNK)
+        chunks = self._chunks(response)
         if response.status_code == 206:
             begin, whole = _range(response.headers.get("content-range", ""))
             if begin != start:
@@ -216,7 +215,7 @@ class HubClient:
     def _bounded(self, response: Any, most: int, where: str) -> bytes:
         parts: list[bytes] = []
         size = 0
-        for chunk in self._chunks(response, 1 << 16):
+        for chunk in self._chunks(response):
             size += len(chunk)
             if size > most:
                 raise RefusedError(f"{where} is larger than the {most:,} bytes that are read of it.")

@@ -44,8 +44,8 @@ class Mischief:
 
     `cuts` end a file's answer after so many bytes, one after another; `status` are answers instead of a file or of the
     list ("" is the list), one after another, each with its headers; `sent` other bytes than the list says; `surplus`
-    bytes behind a file's end without a length that says so. `entries` changes the list. `hold` blocks a file's bytes
-    until it is set.
+    bytes behind a file's end without a length that says so. `entries` changes the list. `hold` blocks a file after
+    so many bytes until its event is set.
     """
 
     cuts: dict[str, list[int]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Mischief:
     next_page: str = ""
     commit: str | None = None
     location: str = ""
-    hold: dict[str, threading.Event] = field(default_factory=dict)
+    hold: dict[str, tuple[int, threading.Event]] = field(default_factory=dict)
     list_body: bytes | None = None
 
 
@@ -104,9 +104,8 @@ class HubServer:
         class Store(_Handler):
             server_of, is_store = hub, True
 
-        self._servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in (Front, Store)]
+        self._servers = [_Server(("127.0.0.1", 0), handler) for handler in (Front, Store)]
         for server in self._servers:
-            server.daemon_threads = True
             threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         self.url, self.store_url = (f"http://127.0.0.1:{server.server_address[1]}" for server in self._servers)
 
@@ -151,8 +150,16 @@ def hub_server() -> Iterator[HubServer]:
         server.close()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that left is no fault of the hub's."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server_of: HubServer
     is_store: bool
 
@@ -250,17 +257,23 @@ class _Handler(BaseHTTPRequestHandler):
         with hub.lock:
             cuts = hub.mischief.cuts.get(file, [])
             cut = cuts.pop(0) if cuts else len(data)
-        for at in range(0, min(cut, len(data)), 1 << 14):
-            part = data[at : min(at + (1 << 14), cut)]
-            with hub.lock:
-                hub.asked[file] += len(part)
-            self.wfile.write(part)
-        if file in hub.mischief.hold:
-            hub.mischief.hold[file].wait()
-        if cut < len(data) or surplus:
+        data, broken = data[:cut], cut < len(data) or surplus > 0
+        held, gate = hub.mischief.hold.get(file, (len(data), None))
+        self._part(file, data[:held], hub)
+        if gate is not None:
+            gate.wait()
+        self._part(file, data[held:], hub)
+        if broken:
             self.close_connection = True
             with suppress(OSError):
                 self.connection.shutdown(2)
+
+    def _part(self, file: str, data: bytes, hub: HubServer) -> None:
+        for at in range(0, len(data), 1 << 14):
+            part = data[at : at + (1 << 14)]
+            with hub.lock:
+                hub.asked[file] += len(part)
+            self.wfile.write(part)
 
     def _told(self, file: str, hub: HubServer) -> bool:
         """Answer as told instead of with a file or the list ("")."""
