@@ -55,7 +55,8 @@ class RecallSource:
         self._widest = min(settings.widest_drafts, max(self._chain_rows, self._tree_rows))
         self._cursors = Cursors(places, settings.cursors, settings.resync_rounds)
         self._offer: _Offer | None = None
-        self._window = settings.base_drafts
+        # Set where a copy begins.
+        self._window: int
         self._own = settings.own_drafts
         self._rest = 0
         self._graft_wait = 0
@@ -129,26 +130,24 @@ class RecallSource:
 
     def _votes(self, count: int) -> list[Vote]:
         """What follows each place, at most `count` ids; places that match far shorter than the longest have no vote."""
-        live, recency = self._cursors.live, 1.0
-        votes = []
+        live, recency = self._cursors.live, self._settings.recency
+        votes: list[Vote] = []
         for place in live:
             if 2 * place.length < live[0].length:
                 break
             ids = self._places.following(place.at, count)
             if ids:
-                votes.append(Vote(recency * 2.0 ** match_class(place.length), ids))
-                recency *= self._settings.recency
+                votes.append(Vote(recency ** len(votes) * 2.0 ** match_class(place.length), ids))
         return votes
 
     def _drafts(self, votes: Sequence[Vote], chances: Sequence[float], limit: int) -> Drafts:
         """A chain, or a tree where one is verified and expected to land more."""
         rows = min(limit, self._chain_rows)
         if len(votes) == 1:
-            ids = votes[0].ids[:rows]
+            (vote,) = votes
+            ids = vote.ids[:rows]
             return Drafts(ids, tuple(chances[: len(ids)]))
         chain = likeliest(votes, chances, rows)
-        if self._tree_rows < 1:
-            return chain
         tree = spread(votes, chances, min(limit, self._tree_rows), self._settings.dominant)
         return tree if tree.parents is not None and tree.expected > chain.expected else chain
 
@@ -165,9 +164,9 @@ class RecallSource:
             self._own += self._settings.own_rate * (kept - self._own)
         if offer is None:
             self._rest = max(self._rest - 1, 0)
-        elif not verified or offer.era != self._places.era:
+        elif not verified:
             _unseen(offer)
-        else:
+        elif offer.era == self._places.era:
             self._settle(offer, drafted, kept, tokens)
 
     def _settle(self, offer: _Offer, drafted: int, kept: int, tokens: Sequence[int]) -> None:

@@ -58,7 +58,16 @@ def test_a_place_that_nothing_follows_is_of_no_use() -> None:
 
 @pytest.mark.parametrize(("broke", "found"), [(0, False), (3, False), (4, True), (5, True)])
 def test_nothing_is_looked_for_before_the_record_begins(broke: int, found: bool) -> None:
-    assert goes_on_at(TEXT[10:13], broke=broke) == (13 if found else None)
+    places, asked = ListPlaces([TEXT]), []
+    following = places.following
+
+    def watched(at: int, count: int) -> tuple[int, ...]:
+        asked.append(at)
+        return following(at, count)
+
+    places.following = watched  # type: ignore[method-assign]
+    assert resumed(places, broke, TEXT[10:13]) == (Place(3, 13) if found else None)
+    assert asked == ([broke - 4] if found else [])
 
 
 def test_a_place_that_vanished_is_no_error() -> None:

@@ -173,8 +173,11 @@ def test_a_copy_ends_where_the_text_ends() -> None:
     assert World(TEXT[:20]).offer() is None
 
 
-def test_the_longest_match_is_copied() -> None:
-    older, newer = [*TEXT[:40], 1, 1, 1], [WRONG, *TEXT[19:40], 2, 2, 2]
+def test_the_longest_match_is_copied_and_names_the_class() -> None:
+    older, newer = [*TEXT[:40], 1, 1, 1], [WRONG, *TEXT[19:40], 1, 1, 1]
+    offer = World(older, newer, prompt=TEXT[:40]).expect()
+    assert (offer.tokens, offer.chances) == ((1, 1, 1), LandingRates(6).chances(MIDDLE, 3))
+    newer[-3:] = 2, 2, 2
     assert World(older, newer, prompt=TEXT[:40]).expect().tokens == (1, 1, 1)
 
 
@@ -253,6 +256,11 @@ def test_a_repeated_request_has_repeated_its_whole_reply(reply: int, second: int
     assert world.widths_of(text, 2) == [7, second]
 
 
+def test_a_repeated_request_is_told_by_its_longest_match() -> None:
+    prompt = TEXT[:64]
+    assert World(TEXT, TEXT[10:], prompt=prompt).widths_of(TEXT, 2) == [7, 127]
+
+
 def test_a_repeated_request_whose_first_window_was_cut_widens_as_usual() -> None:
     world = World(TEXT)
     world.round(TEXT, granted=6)
@@ -272,14 +280,12 @@ def test_windows_do_not_outgrow_what_the_model_verifies(widths: Widths, expected
 
 
 def test_a_partial_landing_brings_the_window_back_to_the_base() -> None:
-    text = [*TEXT[:30], *TEXT[200:400]]
-    world = World(TEXT, text, rules=patient(recency=0.1))
-    world.places.pieces = [tuple(TEXT)]
-    assert len(world.round(text) or ()) == 7
-    assert len(world.round(text) or ()) == 127
-    world.tokens = [*text[:46]]
-    world.source.observe(None, 0, 0, world.tokens)
-    assert len(world.expect()) == 7
+    older, newer = [*TEXT[:35], *range(100, 200)], [*TEXT[:35], *range(200, 300)]
+    world = World(older, newer, prompt=[WRONG] * 64 + TEXT[:20])
+    reply = [WRONG] * 64 + older
+    assert world.widths_of(reply, 2) == [7, 15]
+    assert world.tokens == reply[: 64 + 36]
+    assert world.expect().tokens == tuple(range(101, 108))
 
 
 def test_a_window_cut_short_is_no_reason_for_a_wider_one() -> None:
@@ -396,6 +402,13 @@ def test_after_a_copy_that_landed_nothing_the_record_is_left_alone_for_four_roun
     assert world.places.finds == finds
     world.tokens += TEXT[:20]
     assert world.expect().tokens == tuple(TEXT[20:27])
+
+
+def test_a_copy_of_one_id_rests_too() -> None:
+    world = World(TEXT)
+    assert len(world.expect(1)) == 1
+    world.end([WRONG], RECALL, 1, 0)
+    assert (world.source.resting_rounds, world.source.own_drafts) == (4, 0.0)
 
 
 def test_one_landed_id_is_no_reason_for_a_rest() -> None:
@@ -640,8 +653,19 @@ def test_a_branch_with_most_votes_stays_a_chain() -> None:
     assert offer.parents is None
 
 
-def test_a_tree_narrower_than_a_good_chain_is_not_offered() -> None:
-    assert forked(Widths(128, 4)).expect().parents is None
+def test_a_tree_expected_to_land_less_than_a_wide_chain_is_not_offered() -> None:
+    older, newer = [*TEXT[:44], *range(100, 180)], [*TEXT[:44], *range(200, 280)]
+    prompt = [WRONG] * 64 + TEXT[:20]
+    narrow, wide = (World(older, newer, prompt=prompt, widths=Widths(128, tree)) for tree in (8, 64))
+    for world in (narrow, wide):
+        assert world.widths_of([WRONG] * 64 + older, 2) == [7, 15]
+    offer = narrow.expect()
+    assert (offer.tokens, offer.parents) == (tuple(range(200, 231)), None)
+    assert wide.expect().parents is not None
+
+
+def test_a_tree_without_a_fork_is_no_wider_than_a_chain() -> None:
+    assert len(forked(Widths(5, 64), recency=0.1).expect()) == 4
 
 
 def test_several_older_places_outvote_the_newest() -> None:
@@ -651,9 +675,10 @@ def test_several_older_places_outvote_the_newest() -> None:
 
 
 def test_longer_matches_weigh_more() -> None:
-    # Weights 2 for 32 ids, then 0.75, 0.5625 and 0.42 for 16 to 31.
+    # Weights 2 for 32 ids, then 0.75, 0.56, 0.42 and 0.32 for 16 to 31.
     long, short = [*TEXT[:32], 1, 1], [WRONG, *TEXT[8:32], 2, 2]
     assert World(long, short, short, short, prompt=TEXT[:32]).expect().tokens == (1, 1)
+    assert World(long, *[short] * 4, prompt=TEXT[:32]).expect().tokens == (2, 2)
     even = [*TEXT[:31], 1, 1], [WRONG, *TEXT[8:31], 2, 2]
     assert World(even[0], even[1], even[1], even[1], prompt=TEXT[:31]).expect().tokens == (2, 2)
 
@@ -715,6 +740,10 @@ def test_a_graft_needs_a_tree_of_two_rows() -> None:
     world = World(TEXT, widths=Widths(128, 2), rules=patient(own_drafts=50.0))
     assert world.expect().graft
     assert World(TEXT, widths=Widths(128, 1), rules=patient(own_drafts=50.0)).offer() is None
+
+
+def test_a_graft_may_be_expected_to_land_less_than_one_id() -> None:
+    assert graft_world().expect(1).graft
 
 
 def test_grafts_that_land_are_made_every_round() -> None:
@@ -797,6 +826,7 @@ def test_an_outcome_of_an_older_era_is_not_counted() -> None:
     world.end([WRONG], RECALL, 7, 0)
     assert world.policy.figures().offers == 0
     assert world.source.resting_rounds == 0
+    assert world.rates.chances(SHORT, 7) == LandingRates(6).chances(SHORT, 7)
 
 
 def test_an_outcome_of_a_record_emptied_meanwhile_is_not_counted() -> None:
