@@ -233,9 +233,7 @@ class RecallService:
 
         Raises RecallConflictError where this server does not write the record, RecallDeleteError when a chunk stayed.
         """
-        refusal = _REFUSALS.get(self._stored.state)
-        if refusal is not None:
-            raise RecallConflictError(refusal)
+        self._may_empty()
         call = _Call(delete=True)
         with self._wake:
             self._generation += 1
@@ -243,11 +241,17 @@ class RecallService:
             self._queued_runs = self._queued_bytes = 0
         self._ask(call)
         call.done.wait()
+        # Another server may have taken a folder that could not be taken at the start.
+        self._may_empty()
         if self._stored.state == "delete-failed":
             raise RecallDeleteError(self._stored.reason)
         if not call.emptied:
             raise RecallDeleteError("The record was not emptied: the server is ending, or its log says why.")
         return self.report()
+
+    def _may_empty(self) -> None:
+        if (refusal := _REFUSALS.get(self._stored.state)) is not None:
+            raise RecallConflictError(refusal)
 
     def _ask(self, call: _Call) -> None:
         with self._wake:

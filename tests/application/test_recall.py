@@ -235,6 +235,29 @@ def test_who_does_not_write_the_record_may_not_empty_it() -> None:
         assert first.report().ids == 100
 
 
+class TakenStore(FakeRecallStore):
+    """Paused at its start; another server has taken the folder by the time it is to be emptied."""
+
+    def open(self) -> StoreState:
+        self._taken = False
+        super().open()
+        return self.state()
+
+    def state(self) -> StoreState:
+        return StoreState("second" if self._taken else "paused", 0, "taken" if self._taken else "no space")
+
+    def delete_all(self) -> StoreState:
+        self._taken = True
+        return self.state()
+
+
+def test_emptying_a_folder_that_another_server_took_meanwhile_is_refused() -> None:
+    service = service_over(TakenStore())
+    with pytest.raises(RecallConflictError, match="Another server"):
+        service.delete()
+    service.close()
+
+
 def test_a_writer_that_falls_behind_drops_runs_and_counts_them() -> None:
     store = HeldStore()
     with recalling(store) as service:
