@@ -34,6 +34,7 @@ from tests.fakes.tokenizer import FakeTemplate, FakeTokenizer
 LAW = HashLaw(vocabulary=512, salt=61, habit_share=0.9)
 TOKENIZER = FakeTokenizer(512)
 CONTEXT = 4096
+ANYWHERE = HttpSettings(port=0)
 PATIENCE_S = 60.0
 """How long a test waits for a fact before it calls it missing: far above what a loaded machine needs."""
 
@@ -123,7 +124,11 @@ class Place:
 
 @contextmanager
 def hash_server(
-    model: TargetModel, settings: EngineSettings, *, log: AccessLog = lambda record: None
+    model: TargetModel,
+    settings: EngineSettings,
+    *,
+    log: AccessLog = lambda record: None,
+    listening: HttpSettings = ANYWHERE,
 ) -> Iterator[Place]:
     """Serve `model` on a free loopback port; stopped in the end, whatever happened."""
     clock, counters = MachineClock(), Counters()
@@ -140,7 +145,7 @@ def hash_server(
         load, settings, clock, counters=counters, log=lines.append, on_done=lambda *told: ended.append(told)
     )
     http = HttpServer(
-        HttpSettings(port=0),
+        listening,
         HttpLimits.for_load(settings.parallel, settings.queue),
         version="test",
         log=log,

@@ -8,6 +8,7 @@ from typing import Any
 
 import falcon
 import falcon.inspect
+import falcon.testing
 
 from tensorfold.entrypoints.http.access import OPEN_PATHS
 
@@ -18,6 +19,7 @@ INFERENCE = frozenset(
     }
 )  # fmt: skip
 """Routes that must be among those found, so that an enumeration which finds none proves nothing."""
+WRONG: Mapping[str, str] = {"Authorization": "Bearer wrong"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH")
 
 
@@ -64,3 +66,16 @@ def ways(app: falcon.App[Any, Any]) -> Iterator[tuple[str, str]]:
             for path in spellings(template):
                 for method in METHODS:
                     yield method, path
+
+
+def left_open(client: falcon.testing.TestClient, key: str) -> tuple[int, list[str]]:
+    """How often a server whose only key is `key` was tried without it, and every try that was not answered by 401."""
+    tried, found = 0, []
+    tries = [(method, path, headers) for method, path in ways(client.app) for headers in ({}, WRONG)]
+    tries += [("POST", template.split("/{")[0], headers) for template in sorted(INFERENCE) for headers in no_keys(key)]
+    for method, path, headers in tries:
+        tried += 1
+        status = client.simulate_request(method, path, headers=dict(headers), body=b"{}").status_code
+        if status != 401:
+            found.append(f"{method} {path} with {dict(headers)}: {status}")
+    return tried, found
