@@ -78,7 +78,7 @@ class ModelSources:
         if here is not None:
             return here
         check(self.reader.config(hub.fetch_config(name.repo, name.revision)))
-        on_progress(f"{name} is not complete on this machine; downloading what is missing")
+        on_progress(f"{name} is not complete on this machine; asking the hub for the rest")
         return hub.fetch(name.repo, name.revision, on_progress, on_transfer)
 
     def neither(self, model: str) -> str:

@@ -53,7 +53,7 @@ def test_a_repository_is_checked_by_its_config_then_fetched(house: House) -> Non
     assert house.locate("org/model@v2") == house.folder
     assert house.checked == [{"model_type": "llama"}]
     assert house.hub.fetched == [("org/model", "v2")] and house.moved
-    assert house.said[0] == "org/model@v2 is not complete on this machine; downloading what is missing"
+    assert house.said[0] == "org/model@v2 is not complete on this machine; asking the hub for the rest"
 
 
 def test_a_repository_that_is_refused_by_its_config_is_not_fetched(house: House) -> None:
