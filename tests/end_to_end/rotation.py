@@ -80,6 +80,7 @@ class House:
     rotation: KeyRotation
     turns: Turns
     said: list[str]
+    sample: Asked
     seen: Seen = field(default_factory=Seen)
 
     def ask(self, key: str, wanted: Asked) -> Answer:
@@ -112,6 +113,7 @@ class House:
             with self.path.open("wb", buffering=0) as file:
                 for part in (data[: len(data) // 2], data[len(data) // 2 :]):
                     self.rotation.look()
+                    self.judge("steady, file half written", self.ask(STEADY, self.sample), self.sample, True)
                     file.write(part)
         if how == "asked":
             self.rotation.look(asked=True)
@@ -148,7 +150,7 @@ def house(folder: Path) -> Iterator[House]:
 
         rotation = KeyRotation(FolderKeyFile(path), take, said.append)
         rotation.open()
-        yield House(place, path, rotation, turns, said)
+        yield House(place, path, rotation, turns, said, asked(SHORT[:1])[0])
         place.until_empty()
 
 
@@ -217,7 +219,7 @@ def outlive_the_key(home: House) -> bool:
 
 def spoil_the_file(home: House) -> int:
     """Every bad file closes the file's keys, says why once, and opens them again when it is good; how many were."""
-    (one,) = asked(SHORT[:1])
+    one = home.sample
     for data in BAD:
         said = len(home.said)
         home.write(data)
