@@ -86,7 +86,6 @@ class Ledger:
     def verified(self, kind: int, offered: int, landed: int, missed: bool) -> None:
         """Of a copy of a class `offered` ids were verified: `landed` were right, and the next was wrong if `missed`."""
         self.rates.observe(kind, landed, missed)
-        self._missed += missed and not landed
         before, classes = self._classes[kind], list(self._classes)
         classes[kind] = ClassFigures(
             before.match,
@@ -96,16 +95,18 @@ class Ledger:
             self._expected(kind),
         )
         self._classes = tuple(classes)
+        self._missed += missed and not landed
 
     def figures(self) -> OfferFigures:
-        """The counts as they stand. Classes are read at once, so that totals agree with them."""
-        classes = self._classes
+        """The counts as they stand. Totals agree with the classes; probes and misses are never more than offers."""
+        # Another thread may be between two writes: what is written last is read first.
+        probes, missed, classes = self._probes, self._missed, self._classes
         return OfferFigures(
             offers=sum(c.offers for c in classes),
-            probes=self._probes,
+            probes=probes,
             offered_tokens=sum(c.offered_tokens for c in classes),
             landed_tokens=sum(c.landed_tokens for c in classes),
-            missed_offers=self._missed,
+            missed_offers=missed,
             classes=classes,
         )
 

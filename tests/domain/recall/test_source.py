@@ -21,7 +21,7 @@ from tensorfold.domain.drafting.sources import (
 )
 from tensorfold.domain.recall.policy import OfferPolicy, OfferSettings
 from tensorfold.domain.recall.rates import LandingRates
-from tensorfold.domain.recall.source import RECALL, RecallSource, RecallSourceFactory
+from tensorfold.domain.recall.source import RECALL, RecallSourceFactory
 from tensorfold.domain.verification import accept
 from tensorfold.domain.windows import chain, tree
 from tests.fakes.record_places import ListPlaces
@@ -888,6 +888,40 @@ def test_settings_of_the_factory_come_before_the_policys() -> None:
 texts = st.lists(st.lists(st.integers(0, 2), min_size=17, max_size=60), min_size=1, max_size=3)
 
 
+class Reply:
+    """One stream of several over the same record: `emitted` grows towards `wanted`, which the target alone decides."""
+
+    def __init__(self, factory: DraftSourceFactory, prompt: list[int], wanted: list[int], widths: Widths) -> None:
+        self.source: DraftSource = factory.open(prompt, widths)
+        self.prompt = prompt
+        self.wanted = wanted
+        self.widths = widths
+        self.emitted: list[int] = []
+        self.kept = 0
+
+    @property
+    def ended(self) -> bool:
+        return len(self.emitted) == len(self.wanted)
+
+    def propose(self, limit: int) -> Proposal | None:
+        offer = self.source.propose([*self.prompt, *self.emitted], limit)
+        if offer is not None:
+            width = self.widths.chain if offer.parents is None else self.widths.tree
+            assert sound(offer, 3, min(limit, width - 1)) is offer
+        return offer
+
+    def verify(self, drafts: Proposal | None) -> None:
+        tokens, parents = ((), None) if drafts is None else (drafts.tokens, drafts.parents)
+        pending = [*self.prompt, *self.emitted][-1]
+        window = chain(pending, tokens) if parents is None else tree(pending, tokens, parents)
+        ahead = self.wanted[len(self.emitted) :]
+        landed = accept(window, _draws(window.tokens, window.parents, ahead), len(ahead), frozenset()).tokens
+        self.emitted += landed
+        self.kept += len(landed) - 1
+        tokens_now = [*self.prompt, *self.emitted]
+        self.source.observe(RECALL if tokens else None, len(tokens), len(landed) - 1, tokens_now)
+
+
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(
     pieces=texts,
@@ -897,43 +931,33 @@ texts = st.lists(st.lists(st.integers(0, 2), min_size=17, max_size=60), min_size
     ),
     data=st.data(),
 )
-def test_whatever_is_copied_the_reply_stays_and_offers_are_sound(
+def test_whatever_is_copied_replies_stay_and_offers_are_sound(
     pieces: list[list[int]], widths: Widths, rules: OfferSettings, data: st.DataObject
 ) -> None:
-    parts = data.draw(st.lists(st.sampled_from(pieces), min_size=2, max_size=5))
-    cuts = data.draw(st.lists(st.integers(0, 59), min_size=1, max_size=4))
-    reply = [token for part, cut in zip(parts, cuts * 5, strict=False) for token in part[:cut] + part[cut + 1 :]]
-    places = ListPlaces(pieces)
-    factory: DraftSourceFactory = RecallSourceFactory(places, OfferPolicy(rules))
-    prompt = parts[0][:16]
-    source: DraftSource = factory.open(prompt, widths)
-    emitted: list[int] = []
-    kept_ids = 0
-    while len(emitted) < len(reply):
-        tokens = [*prompt, *emitted]
-        room = len(reply) - len(emitted)
-        offer = source.propose(tokens, limit := data.draw(st.integers(0, 40)))
-        action = data.draw(st.integers(0, 9))
-        verified = None
-        if offer is not None:
-            width = widths.chain if offer.parents is None else widths.tree
-            assert sound(offer, 3, min(limit, width - 1)) is offer
-            verified = offer.first(data.draw(st.sampled_from([0, 1, 3, 200])))
-        tokens_of = () if verified is None else verified.tokens
-        parents = verified.parents if verified is not None else None
-        window = chain(tokens[-1], tokens_of) if parents is None else tree(tokens[-1], tokens_of, parents)
-        landed = accept(window, _draws(window.tokens, window.parents, reply[len(emitted) :]), room, frozenset()).tokens
-        emitted += landed
-        if action == 0:
-            places.era += 1
-        elif action == 1:
-            places.drop(data.draw(st.integers(0, len(pieces) - 1)))
-        elif action == 2:
-            places.add(data.draw(st.sampled_from(pieces)))
-        source.observe(RECALL if tokens_of else None, len(tokens_of), len(landed) - 1, [*prompt, *emitted])
-        kept_ids += len(landed) - 1
-    assert emitted == reply
-    assert isinstance(source, RecallSource)
-    assert 0.0 <= source.own_drafts <= max(rules.own_drafts, 1.0)
-    figures = factory._policy.figures()  # type: ignore[attr-defined]
-    assert figures.landed_tokens <= min(kept_ids, figures.offered_tokens)
+    places, policy = ListPlaces(pieces), OfferPolicy(rules)
+    factory = RecallSourceFactory(places, policy)
+    streams = []
+    for _ in range(2):
+        parts = data.draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=3))
+        cuts = data.draw(st.lists(st.integers(0, 59), min_size=3, max_size=3))
+        wanted = [token for part, cut in zip(parts, cuts, strict=False) for token in part[:cut] + part[cut + 1 :]]
+        streams.append(Reply(factory, parts[0][:16], wanted, widths))
+    while running := [stream for stream in streams if not stream.ended]:
+        served = running if data.draw(st.booleans()) else running[:1]
+        offers = [stream.propose(data.draw(st.integers(0, 40))) for stream in served]
+        match data.draw(st.integers(0, 9)):
+            case 0:
+                places.era += 1
+            case 1:
+                places.drop(data.draw(st.integers(0, len(pieces) - 1)))
+            case 2:
+                places.add(data.draw(st.sampled_from(pieces)))
+            case 3:
+                policy.reset()
+        for stream, offer in zip(served, offers, strict=True):
+            stream.verify(offer and offer.first(data.draw(st.sampled_from([0, 1, 3, 200]))))
+    assert [stream.emitted for stream in streams] == [stream.wanted for stream in streams]
+    figures = policy.figures()
+    assert figures.landed_tokens <= min(sum(stream.kept for stream in streams), figures.offered_tokens)
+    assert max(figures.probes, figures.missed_offers) <= figures.offers
+    assert sum(c.offers for c in figures.classes) == figures.offers
