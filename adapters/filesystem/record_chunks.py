@@ -178,8 +178,10 @@ class RecordChunks:
         self._sizes = shortened(self._files, self._sizes, self._most_bytes, self._log)
         if self._sizes:
             last = list(self._sizes)[-1]
-            tail = self._new_tail(last)
-            if gone_on(tail, min(self._sizes[last], self._most_bytes), self._log):
+            size, tail = min(self._sizes[last], self._most_bytes), self._new_tail(last)
+            if gone_on(tail, size, self._log):
                 self._tail = tail
                 del self._sizes[last]
+            elif tail.size:
+                self._sizes[last] -= size - tail.size  # A last value was cut off, and then there was no room.
         self._surveyed = True

@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,12 @@ def looked_at(corpus: Corpus, name: str, seed: int = 1) -> Tally:
     return tally
 
 
+def _run_here() -> dict[str, Any]:
+    """How a process of the tests is started and read."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / '.pkg'}{os.pathsep}{ROOT}"}
+    return {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 120, "check": False}
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_whatever_a_cut_leaves_opens_with_what_was_promised_and_nothing_else(corpus: Corpus, name: str) -> None:
     tally = looked_at(corpus, name)
@@ -60,13 +67,28 @@ def test_replies_over_what_cuts_and_flipped_bits_left_are_the_serial_ones(corpus
 
 def test_killed_processes_lose_at_most_the_piece_they_were_writing() -> None:
     command = [sys.executable, "-m", "tests.benchmarks.recall_crash", "--kills", "20", "--images", "0", "--require"]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / '.pkg'}{os.pathsep}{ROOT}"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, **_run_here())
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("recall_crash: 20 kills, 0 images")
 
 
 # What must be noticed
+
+
+def test_a_write_that_never_reached_the_file_of_a_killed_process_is_noticed() -> None:
+    faulty = (
+        "import random, tempfile, pathlib\n"
+        "from tensorfold.adapters.filesystem.record_posix import PosixRecordFiles\n"
+        "from tests.benchmarks.crash.kills import Corpus, Killing, Tally\n"
+        "PosixRecordFiles.append = lambda self, name, data: len(data)\n"
+        "tally = Tally()\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    Killing(pathlib.Path(folder) / 'record', tally, Corpus.shared(), random.Random(1)).run(5)\n"
+        "print(tally.broken)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", faulty], **_run_here())
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
 
 
 def test_a_disk_that_forgets_what_was_synced_is_noticed(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

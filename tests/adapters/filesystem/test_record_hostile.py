@@ -161,6 +161,14 @@ def test_a_file_that_ends_within_an_id_is_read_up_to_it_and_cut_by_the_writer(si
     assert pieces(bench.store) == [run(30).tolist(), *whole, run(40).tolist()]
 
 
+@pytest.mark.parametrize("short", [1, 2, 3])
+def test_what_was_cut_off_a_chunk_without_room_is_not_counted(short: int) -> None:
+    bench = in_memory(record_of({1: chunk(run(CHUNK), end=False)[:-short]}))
+    bench.store.open()
+    assert len(_contents(bench)["00000001.ids"]) == 4 * (CHUNK - 1)
+    assert bench.store.state().bytes_on_disk == 4 * (CHUNK - 1)
+
+
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
 def test_a_chunk_that_cannot_be_read_is_left_out_and_told_of(number: int) -> None:
     bench = in_memory(record_of({1: chunk(run(20)), 2: chunk(run(30)), 3: chunk(run(40))}))

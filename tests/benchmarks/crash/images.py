@@ -132,9 +132,9 @@ def _torn(old: bytes, new: bytes, word: int) -> bytes:
 
 
 def _tears(states: list[bytes]) -> list[bytes]:
-    """Each two neighbouring states torn in the middle of where they differ, either part being the newer."""
+    """Each two states torn in the middle of where they differ, either part being the newer."""
     torn = []
-    for old, new in itertools.pairwise(states):
+    for old, new in itertools.combinations(states, 2):
         differ = [word for word in range(SECTOR // WORD) if old[word * WORD :][:WORD] != new[word * WORD :][:WORD]]
         middle = differ[len(differ) // 2]
         torn += [_torn(old, new, middle), _torn(new, old, middle)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from tensorfold.domain.recall.layout import Ids
+from tensorfold.domain.recall.layout import ID_BYTES, SEPARATOR, Ids
 from tests.benchmarks.crash.check import Verdict, check, equal_ids, opened, read_by_a_reader
 from tests.benchmarks.crash.corpus import VOCABULARY, Corpus
 from tests.benchmarks.crash.disk import SimulatedDisk
@@ -21,8 +22,22 @@ from tests.benchmarks.crash.writer import Shape
 SHAPES = (Shape(128, 3, VOCABULARY), Shape(256, 2, VOCABULARY), Shape(256, 4, VOCABULARY), Shape(1024, 2, VOCABULARY))
 LIVES = 3
 """A machine loses power at most this often in one run: the second and third cuts hit what the one before left."""
-READ_EACH, FLIP_EACH, KEEP_EACH = 16, 4, 24
+READ_EACH, FLIP_EACH, KEEP_EACH = 16, 4, 40
 """One image in so many is also read by a reader, gets a flipped bit, and is kept for streams to copy from."""
+
+
+@dataclass(slots=True)
+class OneOfMany:
+    """One of the images it is offered, each with the same chance."""
+
+    seen: int = 0
+    chosen: tuple[Image, Verdict] | None = None
+
+    def offer(self, image: Image, verdict: Verdict, rng: random.Random) -> None:
+        """Another image."""
+        self.seen += 1
+        if rng.randrange(self.seen) == 0:
+            self.chosen = image, verdict
 
 
 @dataclass(slots=True)
@@ -38,8 +53,8 @@ class Looker:
     most: int = 1500
     sampled: int = 40
     kept: list[dict[int, Ids]] = field(default_factory=list)
-    _next: list[tuple[Image, Verdict]] = field(default_factory=list)
-    _seen: int = 0
+    _any: OneOfMany = field(default_factory=lambda: OneOfMany())
+    _cut_off: OneOfMany = field(default_factory=lambda: OneOfMany())
 
     def run(self, name: str, shape: Shape) -> None:
         """One scenario on an empty machine, then the next lives of some of its images."""
@@ -47,15 +62,20 @@ class Looker:
 
     def _live(self, name: str, life: int, disk: SimulatedDisk, journal: Journal, shape: Shape) -> None:
         """One life of a machine. In half of them the calls of a system come between the disk and the record."""
-        self._next, self._seen = [], 0
+        self._any, self._cut_off = OneOfMany(), OneOfMany()
         real = self.rng.random() < 0.5
         where = f"{name}, life {life}, chunks of {shape.chunk_ids}{', system calls' if real else ''}"
         with files_over(disk) if real else nullcontext(disk) as files:
             stage = Stage(disk, files, journal, shape, self._pieces(), self.rng)
-            disk.moment = lambda change: self._moment(f"{where}, after {change}", life, stage)
+
+            def moment(change: str) -> None:
+                self._moment(f"{where}, after {change}", life, stage)
+                stage.changed()
+
+            disk.moment = moment
             (SCENARIOS[name] if life == 1 else going_on)(stage)
         self.tally.blame(where, journal.faults)
-        following, self._next = self._next, []
+        following = [one.chosen for one in (self._any, self._cut_off) if one.chosen is not None]
         for image, verdict in following if life < LIVES else []:
             after = Journal.after(image.files or {}, verdict.loaded, shape.chunk_ids, VOCABULARY)
             self._live(name, life + 1, SimulatedDisk(image.files), after, shape)
@@ -86,12 +106,10 @@ class Looker:
             self._read(where, image, verdict, stage.shape)
         if seen % KEEP_EACH == 0 and verdict.loaded:
             self.kept.append(verdict.loaded)
-        self._seen += 1
-        # Two of the images of a run, each with the same chance, are lived on from.
-        if len(self._next) < 2:
-            self._next.append((image, verdict))
-        elif (place := self.rng.randrange(self._seen)) < 2:
-            self._next[place] = (image, verdict)
+        # Two of the images of a run are lived on from, one of them cut off in a piece.
+        self._any.offer(image, verdict, self.rng)
+        if _cut_off(image, verdict):
+            self._cut_off.offer(image, verdict, self.rng)
 
     def _flip(self, where: str, image: Image, verdict: Verdict, shape: Shape) -> None:
         """A flipped bit in one file, or many in the chunks: the record opens, and at most as many ids are others."""
@@ -124,17 +142,23 @@ class Looker:
             yield self.corpus.piece(self.rng)
 
 
+def _cut_off(image: Image, verdict: Verdict) -> bool:
+    """Whether the newest chunk ends in a piece, or in a word."""
+    ids = verdict.loaded[max(verdict.loaded)].tolist() if verdict.loaded else []
+    odd = any(len(data) % ID_BYTES for name, data in (image.files or {}).items() if chunk_sequence(name) is not None)
+    return odd or ids[-1:] not in ([], [SEPARATOR])
+
+
 def look(tally: Tally, corpus: Corpus, images: int, seed: int, most: int = 1500) -> list[dict[int, Ids]]:
-    """Every scenario in every shape, by new chances again and again, until `images` more were opened.
+    """Every scenario in every shape, by new chances again and again, until `images` different ones were opened.
 
     `most` as in Looker. Returns the records kept for streams.
     """
     looker = Looker(tally, random.Random(seed), corpus, most)
-    end = tally.all_images + images
-    while tally.all_images < end:
-        for name in SCENARIOS:
-            for shape in SHAPES:
+    runs = list(itertools.product(SCENARIOS, SHAPES))
+    while len(tally.distinct) < images:
+        looker.rng.shuffle(runs)
+        for name, shape in runs:
+            if len(tally.distinct) < images:
                 looker.run(name, shape)
-                if tally.all_images >= end:
-                    return looker.kept
     return looker.kept

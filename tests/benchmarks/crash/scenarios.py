@@ -13,9 +13,16 @@ from tests.benchmarks.crash.journal import Journal
 from tests.benchmarks.crash.writer import Shape, Writer
 
 
+class Killed(BaseException):
+    """The process ends between two changes; no handler of errors sees it."""
+
+
 @dataclass(slots=True)
 class Stage:
-    """One machine: its disk, the folder on it, the truth about its record, and pieces to add."""
+    """One machine: its disk, the folder on it, the truth about its record, and pieces to add.
+
+    `left` is after how many more changes the process is killed; None: never.
+    """
 
     disk: SimulatedDisk
     files: RecordFiles
@@ -23,6 +30,15 @@ class Stage:
     shape: Shape
     pieces: Iterator[Ids]
     rng: random.Random
+    left: int | None = None
+
+    def changed(self) -> None:
+        """One more change reached the disk."""
+        if self.left is not None:
+            self.left -= 1
+            if self.left <= 0:
+                self.left = None
+                raise Killed
 
     def start(self, chunks: int | None = None) -> Writer:
         """A server starts, with a budget of `chunks`."""
@@ -89,8 +105,10 @@ def short_writes(stage: Stage) -> None:
     """The disk is full in the middle of a piece, and has room again later."""
     writer = stage.start()
     stage.add(writer, stage.rng.randint(0, 2))
-    for _ in range(2):
-        stage.disk.room = stage.rng.randint(1, 150)
+    for _ in range(3):
+        if stage.rng.random() < 0.5:
+            writer.idle()
+        stage.disk.room = stage.rng.randint(1, 300)
         stage.add(writer, 2)
         stage.disk.room = None
         writer.idle()
@@ -104,6 +122,23 @@ def smaller_budget(stage: Stage) -> None:
     writer.close()
     writer = stage.start()
     stage.add(writer, 1)
+
+
+def killed(stage: Stage) -> None:
+    """The process is killed, the machine goes on, and a new server starts on what the cache holds; three times."""
+    for _ in range(3):
+        stage.left = stage.rng.randint(1, 12)
+        try:
+            writer = stage.start()
+            while True:
+                stage.add(writer, 1)
+                if stage.rng.random() < 0.2:
+                    writer.idle()
+        except Killed:
+            pass
+    writer = stage.start()
+    stage.add(writer, 1)
+    writer.idle()
 
 
 def anything(stage: Stage) -> None:
@@ -142,5 +177,6 @@ SCENARIOS: dict[str, Callable[[Stage], None]] = {
     "delete": emptying,
     "short write": short_writes,
     "smaller budget": smaller_budget,
+    "killed": killed,
     "anything": anything,
 }

@@ -11,6 +11,7 @@ from tensorfold.adapters.filesystem.record_store import RecordStore
 from tensorfold.application.ports.stores import StoreState
 from tensorfold.domain.recall.identity import RecordIdentity
 from tensorfold.domain.recall.layout import ID_BYTES, Ids, Part
+from tests.benchmarks.crash.journal import chunk_sequence
 from tests.benchmarks.crash.watched import Listener, WatchedFiles
 from tests.fakes.clock import FakeClock
 
@@ -71,6 +72,8 @@ class Writer:
 
     def __init__(self, files: RecordFiles, shape: Shape, journal: Account) -> None:
         self.journal = journal
+        self._files = files
+        self._budget = shape.budget_bytes
         self.clock = FakeClock()
         self.store = store_on(WatchedFiles(files, journal), shape, self.clock)
 
@@ -79,12 +82,14 @@ class Writer:
         state = self.store.open()
         if state.state != "on":
             self.journal.fault(f"opened as {state.state}: {state.reason}")
+        self._hold_budget()
         return {chunk.sequence: chunk.ids for chunk in self.store.chunks()}
 
     def append(self, piece: Ids) -> None:
         """Add a piece."""
         appended = self.store.append(piece)
         self.journal.appended(piece, appended.parts, whole_piece=self.store.state().state == "on")
+        self._hold_budget()
 
     def idle(self) -> None:
         """Let the time pass after which everything is durable."""
@@ -105,3 +110,10 @@ class Writer:
         """End in order."""
         self.store.close()
         self.journal.synced()
+
+    def _hold_budget(self) -> None:
+        held = sum(entry.size for entry in self._files.entries() if chunk_sequence(entry.name) is not None)
+        if held > self._budget:
+            self.journal.fault(f"{held} bytes are held, the budget is {self._budget}")
+        if held != self.store.state().bytes_on_disk:
+            self.journal.fault(f"{held} bytes are held, {self.store.state().bytes_on_disk} are reported")
