@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tensorfold.application.checkpoint_notes import notes
 from tensorfold.application.ports.checkpoints import CheckpointReader, ModelHub, RefusedError, Transfer, WeightPackage
 
 _PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -73,13 +74,21 @@ class ModelSources:
         name = parse_repo(model)
         if name is None:
             raise RefusedError(self.neither(model))
+        folder = self._repository(name, on_progress, check, on_transfer)
+        for note in notes(name.repo, self.reader.config(folder)):
+            on_progress(f"{name}: {note}")
+        return folder
+
+    def _repository(
+        self, name: RepoName, on_progress: Say, check: Callable[[Mapping[str, Any]], object], moved: OnTransfer | None
+    ) -> Path:
         hub = self.hub()
         here = hub.cached(name.repo, name.revision)
         if here is not None:
             return here
         check(self.reader.config(hub.fetch_config(name.repo, name.revision)))
         on_progress(f"{name} is not complete on this machine; asking the hub for the rest")
-        return hub.fetch(name.repo, name.revision, on_progress, on_transfer)
+        return hub.fetch(name.repo, name.revision, on_progress, moved)
 
     def neither(self, model: str) -> str:
         """The refusal of a word that names no model."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorfold.application.catalogue import ModelSources, RepoName, parse_repo
-from tensorfold.application.checkpoint_parts import CheckpointParts
+from tensorfold.application.checkpoint_parts import CONFIG, GENERATION, CheckpointParts
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.catalogue import FAMILIES, Family, find, find_checkpoint, unknown
 from tensorfold.domain.families.fields import ConfigError, Fields
@@ -113,8 +113,11 @@ class Describer:
 
     def _repository(self, repo: RepoName) -> Here:
         folder = self._sources.hub().known(repo.repo, repo.revision)
+        if folder is None or {path.name for path in folder.iterdir()} <= {CONFIG, GENERATION}:
+            # Its configuration alone, as this command leaves it, is nothing to serve from.
+            return Here(None)
         try:
-            return Here(folder, () if folder is None else self._parts.missing(folder))
+            return Here(folder, self._parts.missing(folder))
         except RefusedError:
             return Here(None)
 

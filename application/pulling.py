@@ -6,18 +6,18 @@ here is taken, since it may be a drafter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tensorfold.application.catalogue import ModelSources, OnTransfer, RepoName, Say, parse_repo
+from tensorfold.application.checkpoint_notes import notes
 from tensorfold.application.checkpoint_parts import CheckpointParts
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.domain.families.catalogue import find, find_checkpoint, find_drafter, served
-from tensorfold.domain.families.fields import ConfigError, shown
+from tensorfold.domain.families.catalogue import find, find_drafter, served
+from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.listing import first_plan, side_files
-from tensorfold.domain.families.plans import License
 from tensorfold.domain.families.storage import parse_quantization
 
 
@@ -59,8 +59,9 @@ class Puller:
             folder = hub.fetch(name.repo, name.revision, on_progress, on_transfer)
         config = self._sources.reader.config(folder)
         family = find(config.get("model_type"))
-        notes = tuple(_notes(model if name is None else name.repo, config))
-        return Pulled(model, folder, self._parts.size(folder), family.title if family else "", notes)
+        sides = (f"{side} is there" for side in side_files(config))
+        told = (*sides, *notes(model if name is None else name.repo, config))
+        return Pulled(model, folder, self._parts.size(folder), family.title if family else "", told)
 
     def _check(self, name: RepoName, config: Mapping[str, Any]) -> None:
         drafts_for = find_drafter(name.repo)
@@ -79,33 +80,3 @@ class Puller:
             parse_quantization(config)
         except ConfigError as refusal:
             raise RefusedError(refusal.message) from None
-
-
-def special_terms(repo: str) -> License | None:
-    """The licence of a listed checkpoint or drafter whose terms restrict its use."""
-    listed, family = find_checkpoint(repo), find_drafter(repo)
-    licenses = [listed[1].license] if listed else []
-    licenses += [drafter.license for drafter in family.drafters if drafter.repo == repo] if family else []
-    return next((terms for terms in licenses if terms.special), None)
-
-
-def listed_note(repo: str, config: Mapping[str, Any]) -> str:
-    """What is said of a repository of a served family that nobody has listed; empty for others."""
-    if find(config.get("model_type")) is None or find_checkpoint(repo) is not None:
-        return ""
-    return (
-        f"{repo} is not on the list of tested checkpoints: it runs where its format is read, and exactly; its speed "
-        "was not measured"
-    )
-
-
-def _notes(repo: str, config: Mapping[str, Any]) -> Iterator[str]:
-    if find(config.get("model_type")) is None:
-        yield f"its model_type {shown(config.get('model_type'))} is no family of this version; it may be a drafter"
-    for side in side_files(config):
-        yield f"{side} is there"
-    if note := listed_note(repo, config):
-        yield note
-    terms = special_terms(repo)
-    if terms is not None:
-        yield f"licence: {terms.name}. {terms.special}"

@@ -59,7 +59,8 @@ class Progress:
             self._seen, self._last = (now, transfer.done), now
             return
         pause = _REDRAW_S if self._terminal is not None else _LINE_S
-        if now - self._last < pause and not (is_whole and transfer.done > self._seen[1]):
+        is_news = transfer.done > self._seen[1] if is_whole else now - self._last >= pause
+        if not is_news:
             return
         self._measure(now, transfer.done)
         self._last = now

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tensorfold.application.catalogue import ModelSources, RepoName, parse_repo
+from tensorfold.application.checkpoint_notes import notes, special_terms
 from tensorfold.application.ports.checkpoints import CheckpointFacts, ModelHub, RefusedError, Transfer
 from tests.fakes.checkpoints import FakeCheckpointReader, FakeModelHub, FakeWeightPackage
 
@@ -53,7 +54,12 @@ def test_a_repository_is_checked_by_its_config_then_fetched(house: House) -> Non
     assert house.locate("org/model@v2") == house.folder
     assert house.checked == [{"model_type": "llama"}]
     assert house.hub.fetched == [("org/model", "v2")] and house.moved
-    assert house.said[0] == "org/model@v2 is not complete on this machine; asking the hub for the rest"
+    note = "it is not on the list of tested checkpoints: it runs, and exactly, but its speed was not measured"
+    assert house.said == [
+        "org/model@v2 is not complete on this machine; asking the hub for the rest",
+        "fetching org/model",
+        f"org/model@v2: {note}",
+    ]
 
 
 def test_a_repository_that_is_refused_by_its_config_is_not_fetched(house: House) -> None:
@@ -68,7 +74,7 @@ def test_a_repository_that_is_refused_by_its_config_is_not_fetched(house: House)
 def test_a_repository_that_is_complete_here_is_taken_without_asking(house: House) -> None:
     house.hub.here.add("org/model")
     assert house.locate("org/model") == house.folder
-    assert (house.checked, house.said, house.hub.asked) == ([], [], set())
+    assert (house.checked, len(house.said), house.hub.asked) == ([], 1, set())
 
 
 def test_a_folder_stands_before_a_repository_of_its_name(
@@ -107,3 +113,11 @@ def test_names_that_could_stand_for_another_repository_are_refused(name: str) ->
         return
     with pytest.raises(RefusedError, match="no name of a repository"):
         parse_repo(name)
+
+
+def test_terms_that_restrict_use_are_said_and_listed_ones_of_a_served_family_are_not_noted() -> None:
+    assert list(notes("incoai/GLM-5.3-Flash-DFlash2", {"model_type": "llama"}))[-1] == (
+        "licence: CC BY-NC-ND 4.0. The weights may not be used commercially or passed on in changed form"
+    )
+    assert list(notes("demo", {"model_type": "llama"})) == []
+    assert special_terms("Vontra/GLM-5.3-Flash-MLX-4bit-MTP") is special_terms("o/n") is None

@@ -11,7 +11,7 @@ import pytest
 from tensorfold.application.catalogue import ModelSources
 from tensorfold.application.checkpoint_parts import CheckpointParts
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
-from tensorfold.application.pulling import Pulled, Puller, special_terms
+from tensorfold.application.pulling import Pulled, Puller
 from tensorfold.domain.families.storage import TensorHeader
 from tests.fakes.checkpoints import FakeCheckpointReader, FakeModelHub, FakeWeightPackage
 from tests.fakes.families import family_with_a_side_file
@@ -43,10 +43,7 @@ class House:
 
 def test_a_checkpoint_is_pulled_and_told_with_its_size(tmp_path: Path) -> None:
     house = House(tmp_path, {"o/n": LLAMA})
-    note = (
-        "o/n is not on the list of tested checkpoints: it runs where its format is read, and exactly; its speed was "
-        "not measured"
-    )
+    note = "it is not on the list of tested checkpoints: it runs, and exactly, but its speed was not measured"
     assert house.pull("o/n") == Pulled("o/n", house.folders["o/n"], 4, "Llama", (note,))
     assert house.hub.asked == {"o/n"} and house.hub.fetched == [("o/n", None)]
 
@@ -107,9 +104,3 @@ def test_a_side_file_that_is_ready_is_told(tmp_path: Path, monkeypatch: pytest.M
     (house.folders["o/n"] / "mtp-4bit.safetensors").write_bytes(b"12")
     pulled = house.pull("o/n")
     assert (pulled.size, pulled.notes[0]) == (6, "mtp-4bit.safetensors is there")
-
-
-def test_terms_that_restrict_use_are_found() -> None:
-    terms = special_terms("incoai/GLM-5.3-Flash-DFlash2")
-    assert terms is not None and "commercially" in terms.special
-    assert special_terms("Vontra/GLM-5.3-Flash-MLX-4bit-MTP") is special_terms("o/n") is None

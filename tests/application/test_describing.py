@@ -1,0 +1,130 @@
+"""A model is told from its configuration files alone; what is on this machine is told without asking anybody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensorfold.adapters.filesystem.checkpoints import FolderReader
+from tensorfold.application.catalogue import ModelSources
+from tensorfold.application.checkpoint_parts import CheckpointParts
+from tensorfold.application.describing import Described, Describer, Geometry, Here, checkpoints, families
+from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.domain.families.catalogue import FAMILIES, QWEN_27B
+from tests.fakes.checkpoints import FakeModelHub, FakeWeightPackage
+from tests.fakes.families import family_with_a_side_file
+from tests.synthetic.servable import SERVABLE, write_servable
+
+
+class House:
+    """A hub with `org/model`, a package with `demo`, over real folders."""
+
+    def __init__(self, folder: Path, config: dict[str, Any] | None = None) -> None:
+        self.model, self.demo = folder / "model", folder / "demo"
+        for place in (self.model, self.demo):
+            place.mkdir()
+            write_servable(place)
+        if config is not None:
+            (self.model / "config.json").write_text(json.dumps(config))
+        self.hub = FakeModelHub({"org/model": self.model})
+        self.package = FakeWeightPackage({"demo": self.demo})
+        reader = FolderReader()
+        sources = ModelSources(self.package, lambda: self.hub, reader)
+        self.describer = Describer(sources, CheckpointParts(reader))
+
+    def told(self, model: str = "org/model") -> Described:
+        return self.describer.describe(model)
+
+
+def test_a_repository_is_told_by_its_configuration(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    told = house.told()
+    config = SERVABLE.config()
+    assert (told.model_type, told.family.title, told.side_files, told.license) == ("llama", "Llama", (), None)
+    assert told.geometry.layers == config["num_hidden_layers"] and told.geometry.width == config["hidden_size"]
+    assert told.geometry.window == config["max_position_embeddings"] and told.geometry.experts == 0
+    assert told.geometry.weight_bytes == FolderReader().facts(house.model).weight_bytes
+    assert [run.backend for run in told.backends if not run.refusal] == ["mlx"]
+    assert told.defaults is not None and told.quantization is None
+    assert house.hub.fetched == [] and house.hub.asked == {"org/model"}
+
+
+def test_a_folder_is_told_with_what_it_lacks(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    assert house.told(str(house.model)).here == Here(house.model) and house.told(str(house.model)).here.complete
+    (house.model / "tokenizer.json").unlink()
+    here = house.told(str(house.model)).here
+    assert here.missing == ("tokenizer.json",) and not here.complete
+
+
+def test_a_packages_model_is_told_before_it_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(tmp_path)
+    monkeypatch.setattr(house.package, "describe", lambda name: (SERVABLE.config(), {}))
+    told = house.told("demo")
+    assert (told.here, told.license is not None and told.license.name) == (Here(None), "Apache-2.0")
+    house.package.provide("demo", lambda line: None)
+    assert house.told("demo").here == Here(house.demo)
+    monkeypatch.setattr(house.package, "describe", lambda name: None)
+    with pytest.raises(RefusedError, match="demo is not on this machine yet; `tensorfold pull demo` brings it"):
+        house.told("demo")
+
+
+def test_a_family_to_come_is_told_by_its_plain_fields(tmp_path: Path) -> None:
+    text = {"num_hidden_layers": 64, "hidden_size": 5120, "vocab_size": 9, "max_position_embeddings": 7}
+    told = House(tmp_path, {"model_type": "qwen3_5", "text_config": text}).told()
+    assert told.geometry == Geometry(64, 5120, 0, 9, 7)
+    assert (told.backends, told.defaults, told.family) == ((), None, QWEN_27B)
+
+
+def test_fields_that_are_not_stated_are_unknown(tmp_path: Path) -> None:
+    told = House(tmp_path, {"model_type": "nemotron_h", "n_routed_experts": 128}).told()
+    assert told.geometry == Geometry(None, None, 128, None, None)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({}, "config.json lacks model_type"),
+        ({"model_type": "bert"}, "model_type is 'bert', which is no family known here; this version serves: llama"),
+        ({"model_type": "qwen3_5", "hidden_size": "x"}, "hidden_size"),
+        ({"model_type": "qwen3_5", "quantization_config": {"quant_method": "fp8"}}, "quant_method 'fp8'"),
+        (SERVABLE.config() | {"quantization": {"bits": 7, "group_size": 64}}, "bits"),
+        (SERVABLE.config() | {"vocab_size": 0}, "vocab_size"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_in_one_sentence(tmp_path: Path, config: dict[str, Any], says: str) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        House(tmp_path, config).told()
+    assert says in refusal.value.message and refusal.value.message.endswith(".")
+
+
+def test_a_word_that_names_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="is neither a folder, nor a repository"):
+        House(tmp_path).told("nothing")
+
+
+def test_what_is_here_is_known_without_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House(tmp_path)
+    here = house.describer.here
+    assert [here(name).complete for name in ("demo", "org/model", "nothing")] == [False] * 3
+    house.package.provide("demo", lambda line: None)
+    house.hub.here.add("org/model")
+    assert [here(name).complete for name in ("demo", "org/model")] == [True, True] and house.hub.asked == set()
+    family_with_a_side_file(monkeypatch, "mtp.safetensors")
+    assert here("org/model").missing == ("mtp.safetensors",)
+    (house.model / "config.json").write_text("{")
+    assert here("org/model") == Here(None)
+
+
+def test_names_of_checkpoints_are_what_pull_takes() -> None:
+    assert checkpoints(QWEN_27B) == [
+        "Vontra/Qwen3.8-27B-MLX-4bit",
+        "turboderp/Qwen3.8-27B-exl3@3.00bpw",
+        "turboderp/Qwen3.8-27B-exl3@4.00bpw",
+    ]
+    assert set(families()) == set(FAMILIES)
+    served = [family.served for family in families()]
+    assert served == sorted(served, reverse=True) and True in served

@@ -1,0 +1,78 @@
+"""What a config.json tells before a weight is there: who runs it, how large it is, what must lie beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tensorfold.adapters.filesystem.checkpoints import FolderReader
+from tensorfold.domain.families import listing
+from tensorfold.domain.families.fields import ConfigError
+from tensorfold.domain.families.plan_weights import plan_weights
+from tensorfold.domain.families.storage import parse_quantization
+from tensorfold.domain.families.weights import parameters
+from tests.domain.families.paper import gemma4, nemotron_h, qwen3_5, qwen4_exp
+from tests.fakes.families import family_with_a_side_file
+from tests.synthetic.llama_checkpoints import Layout, TinyLlama
+
+PLAIN = TinyLlama()
+SHAPES = {
+    "plain": PLAIN,
+    "half, own head, biases": replace(PLAIN, dtype="BF16", tied=False, qkv_bias=True, out_bias=True, mlp_bias=True),
+    "affine": replace(PLAIN, quantization=Layout(4, 64), dtype="F16"),
+    "affine, one module otherwise": replace(
+        PLAIN,
+        quantization=Layout(4, 32),
+        dtype="BF16",
+        overrides={"model.embed_tokens": Layout(8, 64), "model.layers.0.mlp.up_proj": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_estimate_is_what_the_checkpoints_headers_add_up_to(name: str, tmp_path: Path) -> None:
+    SHAPES[name].write(tmp_path)
+    facts = FolderReader().facts(tmp_path)
+    plan = listing.first_plan(facts.config)
+    assert listing.estimated_bytes(plan, parse_quantization(facts.config)) == facts.weight_bytes
+
+
+def test_backends_say_what_they_can_run() -> None:
+    mlx, cuda = listing.runs(PLAIN.config())
+    assert (mlx.backend, mlx.refusal, cuda.backend) == ("mlx", "", "cuda") and "--backend mlx" in cuda.refusal
+    assert listing.runs({"model_type": "nemotron_h"}) == listing.runs({}) == listing.runs({"model_type": 7}) == ()
+    broken, _ = listing.runs(PLAIN.config() | {"hidden_size": 0})
+    assert "hidden_size" in broken.refusal
+
+
+def test_a_config_that_no_backend_runs_has_no_plan() -> None:
+    with pytest.raises(ConfigError, match="hidden_size"):
+        listing.first_plan(PLAIN.config() | {"hidden_size": 0})
+    for kind in (None, "gemma4", []):
+        with pytest.raises(ConfigError):
+            listing.first_plan({"model_type": kind})
+
+
+def test_files_beside_the_shards_are_the_familys_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert listing.side_files(PLAIN.config()) == listing.side_files({}) == listing.side_files({"model_type": "x"}) == ()
+    family_with_a_side_file(monkeypatch, "mtp.safetensors")
+    assert listing.side_files(PLAIN.config()) == ("mtp.safetensors",)
+    assert listing.side_files(PLAIN.config() | {"hidden_size": 0}) == ()
+
+
+def test_routed_experts_are_counted_wherever_they_stand() -> None:
+    assert listing.experts(qwen3_5.plan(qwen3_5.CONFIG)) == 0
+    assert listing.experts(nemotron_h.plan(nemotron_h.CONFIG)) == nemotron_h.CONFIG["n_routed_experts"] > 0
+    assert listing.experts(qwen4_exp.plan(qwen4_exp.CONFIG)) == qwen4_exp.CONFIG["num_experts"] > 0
+    # Beside a dense branch.
+    assert listing.experts(gemma4.plan(gemma4.CONFIG)) == gemma4.CONFIG["num_experts"] > 0
+
+
+def test_plain_weights_of_a_large_model_take_two_bytes_a_parameter_and_a_little() -> None:
+    plan = qwen3_5.plan(qwen3_5.CONFIG)
+    stated = listing.estimated_bytes(plan, None) / parameters(plan_weights(plan))
+    assert 2.0 <= stated < 2.001
+    affine = parse_quantization({"quantization": {"bits": 4, "group_size": 64}})
+    assert 0.5 < listing.estimated_bytes(plan, affine) / parameters(plan_weights(plan)) < 0.6

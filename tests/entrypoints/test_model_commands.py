@@ -1,0 +1,207 @@
+"""What pull, models and info print: every line, and the JSON beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adapters.huggingface.hubs import REPO, config_of
+from tests.end_to_end.commands import Ran
+from tests.end_to_end.hub_place import FILES, WEIGHT_BYTES, Place, place
+
+NOTE = "it is not on the list of tested checkpoints: it runs, and exactly, but its speed was not measured"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Place]:
+    with place(tmp_path) as made:
+        yield made
+
+
+def lines(ran: Ran) -> list[str]:
+    assert (ran.code, ran.err) == (0, "")
+    return ran.out.splitlines()
+
+
+def parsed(ran: Ran) -> Any:
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)
+
+
+def folder(here: Place) -> Path:
+    return here.cache / "models--org--model" / "snapshots" / here.hub.repositories[REPO].commit()
+
+
+def test_pull_says_what_is_missing_and_what_is_complete(here: Place) -> None:
+    whole = f"{sum(map(len, FILES.values())) / 1e3:.2f} kB"
+    missing, *far, complete, note = lines(here.here("pull", REPO))
+    assert missing == f"[tensorfold] org/model: 3 of 8 files are not here yet, {WEIGHT_BYTES / 1e6:.2f} MB"
+    assert far[-1].startswith(f"[tensorfold] org/model: 100%, {whole} of {whole}, ")
+    assert complete == f"[tensorfold] org/model is complete: {whole} in {folder(here)}, Llama"
+    assert note == f"[tensorfold] org/model: {NOTE}"
+
+
+def test_pull_of_what_is_here_says_only_that(here: Place) -> None:
+    here.here("pull", REPO)
+    said = lines(here.here("pull", REPO, HF_HUB_OFFLINE="1"))
+    assert said[0] == "[tensorfold] HF_HUB_OFFLINE is set: taking org/model as it is on this machine"
+    assert said[1].startswith("[tensorfold] org/model is complete: ") and len(said) == 3
+
+
+def test_info_tells_a_repository_line_by_line(here: Place) -> None:
+    told = lines(here.here("info", REPO))
+    assert told == [
+        "org/model",
+        "  model type    llama",
+        "  family        Llama",
+        "  layers        2",
+        "  hidden size   64",
+        "  experts       none",
+        f"  vocabulary    {json.loads(FILES['config.json'])['vocab_size']:,}",
+        "  window        512 tokens",
+        "  quantization  none: plain values",
+        "  backends      mlx",
+        "  not cuda      Llama models are served by MLX alone, not by cuda: start with `--backend mlx`.",
+        "  sampling      greedy",
+        "  drafting      context copies",
+        "  weights       about 315.39 kB, estimated from config.json",
+        "  here          not on this machine; `tensorfold pull org/model` brings it",
+    ]
+
+
+def test_info_tells_what_is_here_and_where_the_template_is_read(here: Place) -> None:
+    here.here("pull", REPO)
+    told = lines(here.here("info", REPO, HF_HUB_OFFLINE="1"))
+    assert told[-2:] == [
+        f"  here          complete in {folder(here)}",
+        "  template      tokenizer_config.json, if it holds one",
+    ]
+    (folder(here) / "chat_template.jinja").write_text("x")
+    assert lines(here.here("info", str(folder(here))))[-1] == "  template      chat_template.jinja"
+    for name in ("chat_template.jinja", "tokenizer_config.json"):
+        (folder(here) / name).unlink()
+    assert lines(here.here("info", REPO, HF_HUB_OFFLINE="1"))[-1] == "  template      none"
+    (folder(here) / "tokenizer.json").unlink()
+    missing = lines(here.here("info", REPO, HF_HUB_OFFLINE="1"))[-1]
+    assert missing == f"  here          in part: tokenizer.json missing in {folder(here)}"
+
+
+def test_info_tells_how_weights_are_stored_and_replies_sampled(here: Place) -> None:
+    block = {"bits": 4, "group_size": 64, "lm_head": False, "model.embed_tokens": {"bits": 8, "group_size": 64}}
+    block |= {f"model.layers.{n}.mlp.up_proj": {"bits": 6, "group_size": 64} for n in range(4)}
+    generation = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.05}
+    config = config_of(FILES, quantization=block)
+    here.hub.add(REPO, {**FILES, "config.json": config, "generation_config.json": json.dumps(generation).encode()})
+    told = dict(line.strip().split("  ", 1) for line in lines(here.here("info", REPO))[1:] if "not cuda" not in line)
+    assert told["quantization"] == (
+        "affine, 4-bit in groups of 64; otherwise: lm_head plain, model.embed_tokens 8-bit in groups of 64, "
+        "model.layers.0.mlp.up_proj 6-bit in groups of 64, model.layers.1.mlp.up_proj 6-bit in groups of 64 and 2 more"
+    )
+    assert told["sampling"].strip() == "temperature 0.7, top-p 0.8, top-k 20, min-p 0.05"
+    whole = parsed(here.here("info", REPO, "--json"))
+    assert whole["quantization"]["modules"]["model.embed_tokens"] == {"bits": 8, "group_size": 64}
+    assert whole["quantization"]["modules"]["lm_head"] is None
+    assert whole["sampling"] == {"temperature": 0.7, "top_k": 20, "top_p": 0.8, "min_p": 0.05}
+
+
+def test_info_tells_a_family_to_come_from_its_plain_fields(here: Place) -> None:
+    here.hub.add(
+        REPO, {"config.json": config_of(FILES, model_type="nemotron_h", n_routed_experts=128, hidden_size=None)}
+    )
+    told = lines(here.here("info", REPO))
+    assert "  family        Nemotron 3.5 Lightning" in told and "  experts       128" in told
+    assert "  hidden size   not stated" in told
+    assert "  backends      none: not part of this version" in told
+    assert parsed(here.here("info", REPO, "--json"))["served"] is False
+
+
+def test_infos_object_holds_every_key_the_page_names(here: Place) -> None:
+    told = parsed(here.here("info", REPO, "--json"))
+    assert told == {
+        "model": REPO,
+        "model_type": "llama",
+        "family": "Llama",
+        "served": True,
+        "layers": 2,
+        "hidden_size": 64,
+        "experts": 0,
+        "vocabulary": json.loads(FILES["config.json"])["vocab_size"],
+        "window": 512,
+        "quantization": None,
+        "backends": ["mlx"],
+        "refusals": {"cuda": "Llama models are served by MLX alone, not by cuda: start with `--backend mlx`."},
+        "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+        "drafting": "context copies",
+        "estimated_weight_bytes": 315_392,
+        "side_files": [],
+        "complete": False,
+        "folder": None,
+        "missing": [],
+        "license": None,
+        "license_terms": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model_type": "bert"}, "tensorfold: config.json's model_type is 'bert', which is no family known here; "),
+        ({"quantization_config": {"quant_method": "gptq"}}, "has quant_method 'gptq', which is not read here; use a "),
+    ],
+)
+def test_info_refuses_what_nobody_knows(here: Place, config: dict[str, Any], says: str) -> None:
+    here.hub.add(REPO, {**FILES, "config.json": config_of(FILES, **config)})
+    ran = here.here("info", REPO)
+    assert ran.refusal_faults() == [] and says in ran.err
+    assert here.hub.weights_asked() == 0
+
+
+def test_models_lists_families_checkpoints_drafters_and_terms(here: Place) -> None:
+    told = lines(here.here("models", HF_HUB_OFFLINE="1"))
+    assert told[:4] == [
+        "Llama: MLX",
+        "  model types  llama, mistral, qwen2",
+        "  drafting     context copies",
+        "  demo: SmolLM2-135M-Instruct, bf16; licence: Apache-2.0; not on this machine",
+    ]
+    for line in (
+        "Nemotron 3.5 Lightning: not part of this version",
+        "  turboderp/Qwen3.8-27B-exl3@3.00bpw: licence: see its model card; not on this machine",
+        "  z-lab/Qwen3.8-27B-DFlash2: drafter; licence: see its model card; not on this machine",
+        "  incoai/GLM-5.3-Flash-DFlash2: drafter; licence: CC BY-NC-ND 4.0 (The weights may not be used commercially "
+        "or passed on in changed form); not on this machine",
+    ):
+        assert line in told
+    assert here.hub.requests == []
+
+
+def test_models_object_knows_what_is_here(here: Place) -> None:
+    snapshot = here.cache / "models--z-lab--Qwen3.8-27B-DFlash2" / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text('{"model_type": "dflash"}')
+    assert "in part" not in here.here("models").out
+    (snapshot / "w-00002-of-00002.safetensors").write_text("")
+    told = parsed(here.here("models", "--json"))["families"]
+    by_title = {family["title"]: family for family in told}
+    (drafter,) = by_title["Qwen3.8-27B"]["drafters"]
+    assert drafter == {
+        "name": "z-lab/Qwen3.8-27B-DFlash2",
+        "optional_on": ["mlx"],
+        "license": "see its model card",
+        "license_terms": None,
+        "complete": False,
+        "folder": str(snapshot),
+        "missing": ["w-00001-of-00002.safetensors"],
+    }
+    assert "  z-lab/Qwen3.8-27B-DFlash2: drafter; licence: see its model card; in part on this machine" in lines(
+        here.here("models")
+    )
+    (snapshot / "w-00001-of-00002.safetensors").write_text("")
+    told = parsed(here.here("models", "--json"))["families"]
+    assert [f["drafters"][0]["complete"] for f in told if f["title"] == "Qwen3.8-27B"] == [True]
+    assert by_title["Llama"]["served"] is True and by_title["Gemma 4 26B-A4B"]["backends"] == []
+    assert {c["source"] for c in by_title["Llama"]["checkpoints"]} == {"package"}
