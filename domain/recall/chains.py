@@ -7,8 +7,7 @@ chunk ends its chain and is not looked at, so a chunk goes without work on the t
 
 from __future__ import annotations
 
-from array import array
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -21,14 +20,13 @@ _OFFSET = CHUNK_IDS - 1
 _NUMBERS = 1 << (32 - _SHIFT)
 # Keys linked at once: enough to spare Python's cost, few enough that temporaries stay small and a reader waits little.
 _BLOCK = 1 << 16
+# Positions given at once: those of a key that is everywhere, and the few of others that share its slot.
+_AT_ONCE = 72
 _LOW, _UP = np.uint64(_OFFSET), np.uint64(_SHIFT)
 
 
-class Walk(NamedTuple):
-    """Places of a key, newest first: chunk, and offset of what follows the key. `cut`: there may be more."""
-
-    places: list[tuple[Chunk, int]]
-    cut: bool
+Place = tuple[Chunk, int]
+"""A chunk, and the offset of what follows a key there."""
 
 
 class Chains:
@@ -70,36 +68,31 @@ class Chains:
         self.live.clear()
         self._heads.fill(0)
 
-    def walk(self, key: array[int], most: int, steps: int, after: int) -> Walk:
-        """The newest `most` places of `key` (KEY_IDS ids, no separator) among the newest `steps` positions of its slot.
+    def walk(self, key: Sequence[int], steps: int, after: int) -> Iterator[list[Place]]:
+        """Where KEY_IDS ids may stand, newest first, some at a time: whoever asks compares the ids there.
 
-        Places followed by fewer than `after` (0 or 1) published ids of the same piece are passed over.
+        These are the newest `steps` positions of its slot, but for those that fewer than `after` (0 or 1) published
+        values follow.
         """
-        base, live, last, wanted = self._base, self.live, key[-1], key.tobytes()
-        places: list[tuple[Chunk, int]] = []
+        base, live = self._base, self.live
         position, bound = self._head_at[slot_of(key, self._entries)], 1 << 32
-        cut = False
-        # Positions only fall, whatever is written meanwhile, so that no chain is walked in a circle.
-        while 0 < position < bound:
-            chunk = live.get(base + (position >> _SHIFT))
-            if chunk is None:
-                break
-            if not steps or len(places) == most:
-                cut = True
-                break
-            steps -= 1
-            offset = position & _OFFSET
-            stop, ids = offset + 1, chunk.id_at
-            if (
-                stop + after <= chunk.published
-                and ids[offset] == last
-                and (not after or ids[stop] >= 0)
-                and ids[stop - KEY_IDS : stop].tobytes() == wanted
-            ):
-                places.append((chunk, stop))
-            position, bound = chunk.link_at[offset], position
-        # Links made anew during the walk may have led astray.
-        return Walk(places, cut) if self._base == base else Walk([], False)
+        while steps > 0:
+            places: list[Place] = []
+            for _ in range(min(steps, _AT_ONCE)):
+                # Positions only fall, whatever is written meanwhile, so that no chain is walked in a circle.
+                chunk = live.get(base + (position >> _SHIFT)) if 0 < position < bound else None
+                if chunk is None:
+                    steps = 0
+                    break
+                offset = position & _OFFSET
+                if offset + after < chunk.published:
+                    places.append((chunk, offset + 1))
+                position, bound = chunk.link_at[offset], position
+            steps -= _AT_ONCE
+            if self._base != base:
+                # Links made anew during the walk may have led astray.
+                return
+            yield places
 
     def _link(self, chunk: Chunk, low: int, high: int) -> None:
         ids = chunk.ids[low:high]

@@ -6,9 +6,11 @@ memory are never more than the budget allows, whatever comes.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
+
+import numpy as np
 
 from tensorfold.domain.recall.chains import Chains
 from tensorfold.domain.recall.chunks import CHUNK_MEMORY_BYTES, Chunk
@@ -114,14 +116,17 @@ class RecordIndex(RecordReader):
 
         Several places may hold a part each; all have those KEY_IDS ids, by which a copy passes from one to another.
         """
-        key = array("i", run[at : at + KEY_IDS].tobytes())
-        walk = self._chains.walk(key, MOST_CANDIDATES, MOST_STEPS, 0)
-        start, stop = at, at
-        for chunk, end in walk.places:
+        key = run[at : at + KEY_IDS]
+        start, stop, seen, left = at, at, 0, MOST_CANDIDATES
+        for chunk, end in chain.from_iterable(self._chains.walk(key.tolist(), MOST_STEPS, 0)):
+            seen += 1
+            if not left or not np.array_equal(chunk.ids[end - KEY_IDS : end], key):
+                continue
+            left -= 1
             before = common_start(run[since:at][::-1], chunk.ids[: end - KEY_IDS][::-1])
             after = common_start(run[at + KEY_IDS :], chunk.ids[end : chunk.published])
             start, stop = min(start, at - before), max(stop, at + KEY_IDS + after)
-        return Held(start, stop, walk.cut)
+        return Held(start, stop, not left or seen == MOST_STEPS)
 
     def _begin(self, sequence: int) -> Chunk:
         """A new chunk, empty yet; the oldest goes where the budget has no room for both."""

@@ -1,4 +1,4 @@
-"""How far the places that match a key go on matching backwards.
+"""Which places of a slot match the end of a stream, and how far back.
 
 Knows ids in chunks and a list of tokens. Places are compared together, first over few ids and only those that agree
 there over more, so that a search stays short whatever the text. No match leaves its chunk or crosses a separator.
@@ -6,37 +6,59 @@ there over more, so that a search stays short whatever the text. No match leaves
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import error, pack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.domain.recall.chunks import Chunk
-from tensorfold.domain.recall.layout import HELD_IDS, ID_BYTES, SEPARATOR, Ids
+from tensorfold.domain.recall.chains import Place
+from tensorfold.domain.recall.layout import HELD_IDS, ID_BYTES, KEY_IDS, SEPARATOR, Ids
 
 REACH = 1024
 """Ids that a match is measured over; longer ones count as this long."""
-# A text that is in many pieces is mostly shorter than one that is held only once. Multiples of 8, see `_last_true`.
-_WIDTHS = (HELD_IDS, REACH)
+# A text that is in many pieces is mostly shorter than one that is held only once. A byte holds numbers up to this one.
+_FIRST = HELD_IDS
+_COUNTED = np.arange(1, _FIRST + 1, dtype=np.uint8)
+_FEW = 16
 _PADDING = np.full(REACH, SEPARATOR, dtype=np.int32).tobytes()
 _NOTHING = SEPARATOR - 1
 """Stands for a token that no chunk holds."""
 
 
-def lengths(tokens: Sequence[int], places: Sequence[tuple[Chunk, int]], vocabulary: int) -> list[int]:
-    """For each place (one at least), how many ids before it equal the last ids of `tokens`, at most REACH.
+def matches(
+    tokens: Sequence[int], walk: Iterable[list[Place]], vocabulary: int, compared: int, most: int
+) -> list[tuple[int, Place]]:
+    """The best `most` places of a walk, with how many ids before each equal the last of `tokens`: KEY_IDS to REACH.
 
-    `tokens` may hold anything; what is not in 0 .. `vocabulary` - 1 matches nothing.
+    Longest first, of equal ones the first of the walk. Of the places that match and that an id follows, the first
+    `compared` count. `tokens` may hold anything before its last KEY_IDS; what is no id of the vocabulary matches none.
     """
-    first, reach = _WIDTHS
-    found = _equal_ends(_tail(tokens, first, vocabulary), places)
-    longer = [i for i, length in enumerate(found) if length == first]
-    if longer:
-        again = _equal_ends(_tail(tokens, reach, vocabulary), [places[i] for i in longer])
-        for i, length in zip(longer, again, strict=True):
-            found[i] = length
-    return found
+    places: list[Place] = []
+    lengths: list[int] = []
+    for batch in walk:
+        if len(batch) <= _FEW:
+            # Most of a few places are another key's. Of many most are not, and a look at each costs more than it saves.
+            last = tokens[-1:][0]
+            batch = [place for place in batch if place[0].id_at[place[1] - 1] == last]
+        if batch:
+            ends, follows = _compared(_tail(tokens, _FIRST, vocabulary), batch)
+            good = [i for i, end in enumerate(ends) if end >= KEY_IDS and follows[i] != SEPARATOR]
+            places += [batch[i] for i in good]
+            lengths += [ends[i] for i in good]
+        if len(places) >= compared:
+            break
+    del places[compared:], lengths[compared:]
+    longer = [i for i, length in enumerate(lengths) if length == _FIRST]
+    # None is better than one that reaches as far as is measured, so a few of those make a look at the others needless.
+    for part in (longer[:most], longer[most:]):
+        if part and lengths.count(REACH) < most:
+            ends, _ = _compared(_tail(tokens, REACH, vocabulary), [places[i] for i in part])
+            for i, end in zip(part, ends, strict=True):
+                lengths[i] = end
+    # The sort keeps the order of equal ones.
+    best = sorted(range(len(places)), key=lengths.__getitem__, reverse=True)[:most]
+    return [(lengths[i], places[i]) for i in best]
 
 
 def common_start(left: Ids, right: Ids) -> int:
@@ -67,30 +89,30 @@ def _tail(tokens: Sequence[int], width: int, vocabulary: int) -> Ids:
     return np.where(outside, np.int32(_NOTHING), ids) if outside.any() else ids
 
 
-def _equal_ends(tail: Ids, places: Sequence[tuple[Chunk, int]]) -> list[int]:
-    """How many ids at the end of `tail` stand before each place."""
+def _compared(tail: Ids, places: Sequence[Place]) -> tuple[list[int], list[int]]:
+    """For each place how many ids before it equal the end of `tail`, and what follows it."""
     width = len(tail)
-    rows: list[bytes] | list[memoryview]
-    if min([stop for _, stop in places]) < width:
-        rows = [_padded(chunk, stop, width) for chunk, stop in places]
-    else:
-        rows = [chunk.id_at[stop - width : stop] for chunk, stop in places]
-    block = np.frombuffer(b"".join(rows), dtype=np.int32).reshape(len(places), width)
-    found: list[int] = _last_true(block != tail).tolist()
-    return found
+    joined = b"".join([chunk.id_at[stop - width : stop + 1] for chunk, stop in places])
+    if len(joined) < ID_BYTES * (width + 1) * len(places):
+        # Some lie so near the start of their chunk that there is no such slice.
+        joined = b"".join([_padded(place, width) for place in places])
+    block = np.frombuffer(joined, dtype=np.int32).reshape(len(places), width + 1)
+    return _equal_ends(block[:, :-1] != tail), block[:, -1].tolist()
 
 
-def _padded(chunk: Chunk, stop: int, width: int) -> bytes:
-    """The `width` ids before `stop`, with separators in place of those that would lie before the chunk."""
-    return _PADDING[: ID_BYTES * max(width - stop, 0)] + bytes(chunk.id_at[max(stop - width, 0) : stop])
+def _padded(place: Place, width: int) -> bytes:
+    """The `width` ids before a place and the one after, with separators for those that would lie before the chunk."""
+    chunk, stop = place
+    return _PADDING[: ID_BYTES * max(width - stop, 0)] + bytes(chunk.id_at[max(stop - width, 0) : stop + 1])
 
 
-def _last_true(rows: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """How many False end each row, whose length is a multiple of 8: eight at a time, then singly."""
-    eights = rows.view(np.uint64)
-    after = (eights[:, ::-1] != 0).argmax(axis=1)
-    eight = eights[np.arange(len(rows)), -1 - after]
-    singles = eight.view(np.bool_).reshape(-1, 8)[:, ::-1].argmax(axis=1)
-    # argmax is 0 also where nothing is True.
-    found: NDArray[np.intp] = np.where(eight == 0, rows.shape[1], 8 * after + singles)
+def _equal_ends(differs: NDArray[np.bool_]) -> list[int]:
+    """How many False end each row, whose length is a multiple of _FIRST."""
+    # Counted from 1, the last place that differs of each part of a row, 0 where none does; bytes are compared fastest.
+    last = (differs.reshape(-1, _FIRST).view(np.uint8) * _COUNTED).max(axis=1)
+    rows, width = differs.shape
+    if width > _FIRST:
+        parts = last.reshape(rows, -1)
+        last = np.where(parts > 0, parts + np.arange(0, width, _FIRST), 0).max(axis=1)
+    found: list[int] = (width - last).tolist()
     return found

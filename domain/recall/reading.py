@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from tensorfold.domain.recall.chains import Chains
 from tensorfold.domain.recall.layout import CHUNK_IDS, KEY_IDS, SEPARATOR
-from tensorfold.domain.recall.lengths import lengths
+from tensorfold.domain.recall.lengths import matches
 from tensorfold.domain.recall.places import Place
 
 MOST_CANDIDATES = 64
 """Places of one key that are compared; of a text that is everywhere the newest do."""
-MOST_STEPS = 192
+MOST_STEPS = 216
 """Positions of a chain that are looked at: other keys share it, and places may have nothing to copy."""
 _SHIFT = CHUNK_IDS.bit_length() - 1
 _OFFSET = CHUNK_IDS - 1
@@ -48,13 +48,9 @@ class RecordReader:
             return []
         if len(key) < KEY_IDS or min(key) < 0:
             return []
-        places = self._chains.walk(key, MOST_CANDIDATES, MOST_STEPS, 1).places
-        if not places:
-            return []
-        measured = lengths(tokens, places, self.vocabulary)
-        # The sort keeps the order of equal ones, and the walk went from new to old.
-        best = sorted(range(len(places)), key=measured.__getitem__, reverse=True)[:most]
-        return [Place(measured[i], places[i][0].number << _SHIFT | places[i][1]) for i in best]
+        walk = self._chains.walk(key, MOST_STEPS, 1)
+        found = matches(tokens, walk, self.vocabulary, MOST_CANDIDATES, most)
+        return [Place(length, chunk.number << _SHIFT | stop) for length, (chunk, stop) in found]
 
     def advance(self, places: Sequence[Place], fresh: Sequence[int]) -> list[Place]:
         """See Places.advance."""

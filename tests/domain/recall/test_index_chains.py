@@ -41,8 +41,12 @@ def filled(chains: Chains, number: int, ids: Ids = A) -> Chunk:
     return chunk
 
 
-def numbers_found(chains: Chains, most: int = 64, steps: int = 192) -> list[int]:
-    return [chunk.number for chunk, stop in chains.walk(KEY, most, steps, 1).places]
+def places(chains: Chains, steps: int = 216, after: int = 1) -> list[tuple[Chunk, int]]:
+    return [place for batch in chains.walk(KEY, steps, after) for place in batch]
+
+
+def numbers_found(chains: Chains, steps: int = 216, after: int = 1) -> list[int]:
+    return [chunk.number for chunk, _ in places(chains, steps, after)]
 
 
 @pytest.mark.parametrize("live", [1, 2, 3])
@@ -53,7 +57,7 @@ def test_chains_go_on_when_positions_have_to_be_made_anew(live: int) -> None:
             del chains.live[min(chains.live)]
         filled(chains, number)
         assert numbers_found(chains) == list(range(number, max(number - live, 0), -1))
-        for chunk, stop in chains.walk(KEY, 64, 192, 1).places:
+        for chunk, stop in places(chains):
             assert chunk.ids[stop] == A[50 + KEY_IDS]
             assert stop == 50 + KEY_IDS
 
@@ -71,22 +75,22 @@ def test_positions_are_made_anew_only_when_they_have_to_be() -> None:
     assert above == [1, 2, 3, 4] * 3
 
 
-def test_a_walk_says_whether_it_saw_every_place() -> None:
+@pytest.mark.parametrize("held", [1, 71, 72, 73, 144, 145, 200])
+@pytest.mark.parametrize("steps", [0, 1, 71, 72, 73, 144, 145, 216])
+def test_a_walk_takes_as_many_steps_as_it_is_told_some_at_a_time(held: int, steps: int) -> None:
     chains = Chains(ENTRIES)
-    for number in range(1, 4):
-        filled(chains, number)
-    assert [chains.walk(KEY, most, 9, 1).cut for most in (1, 2, 3, 4)] == [True, True, False, False]
-    assert [chains.walk(KEY, 9, steps, 1).cut for steps in (0, 1, 2, 3, 4)] == [True, True, True, False, False]
-    assert [numbers_found(chains, most=m) for m in (0, 1, 2, 3)] == [[], [3], [3, 2], [3, 2, 1]]
-    assert [numbers_found(chains, steps=s) for s in (0, 1, 2, 3)] == [[], [3], [3, 2], [3, 2, 1]]
+    chunk = filled(chains, 1, np.tile(A[: 70 + KEY_IDS], held))
+    batches = list(chains.walk(KEY, steps, 1))
+    assert all(len(batch) <= 72 for batch in batches)
+    every = [(chunk, 50 + KEY_IDS + (70 + KEY_IDS) * number) for number in reversed(range(held))]
+    assert [place for batch in batches for place in batch] == every[:steps]
 
 
 def test_a_walk_asks_for_as_much_after_a_place_as_it_is_told() -> None:
     chains = Chains(ENTRIES)
     filled(chains, 1, A[: 50 + KEY_IDS])
     filled(chains, 2, A[: 51 + KEY_IDS])
-    filled(chains, 3, np.concatenate([A[: 50 + KEY_IDS], B[:1] * 0 - 1, B]))
-    assert [[c.number for c, _ in chains.walk(KEY, 64, 192, after).places] for after in (0, 1)] == [[3, 2, 1], [2]]
+    assert [numbers_found(chains, after=after) for after in (0, 1)] == [[2, 1], [2]]
 
 
 def test_a_position_that_is_not_published_yet_is_passed_over() -> None:
@@ -123,7 +127,7 @@ def test_a_walk_during_which_positions_are_made_anew_finds_nothing_rather_than_s
         chains.live = Watched(nth, renumber)
         for number in (1, 2, 3):
             filled(chains, number)
-        assert chains.walk(KEY, 64, 192, 1) == ([], False)
+        assert numbers_found(chains) == []
         assert numbers_found(chains) == [4, 3, 2]
 
 

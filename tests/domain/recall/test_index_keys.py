@@ -76,7 +76,9 @@ def test_ids_of_the_same_key_are_not_taken_for_one_another(difference: tuple[int
     assert index.following(place.at, 3) == (7, 8, 9)
 
 
-@pytest.mark.parametrize(("others", "found"), [(0, [7]), (1, [7]), (150, [7]), (191, [7]), (192, [])])
+@pytest.mark.parametrize(
+    ("others", "found"), [(0, [7]), (1, [7]), (71, [7]), (72, [7]), (150, [7]), (215, [7]), (216, [])]
+)
 def test_other_ids_of_a_key_do_not_hide_those_asked_for_until_there_are_very_many(
     others: int, found: list[int]
 ) -> None:

@@ -1,0 +1,1 @@
+"""A full record, and what streams ask of it."""
