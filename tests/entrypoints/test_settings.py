@@ -276,3 +276,28 @@ def test_another_address_of_the_project_is_plain_https_or_refused() -> None:
     assert made is not None and made.page == "https://git.example/a/b"
     with pytest.raises(RefusedError, match=r"TENSORFOLD_PROJECT_URL is 'http://git\.example/a/b'; it must be"):
         settings_of("serve", "demo", TENSORFOLD_PROJECT_URL="http://git.example/a/b")
+
+
+def test_a_key_file_is_an_absolute_path_and_asks_for_a_key() -> None:
+    made = settings_of("serve", "demo", "--api-key-file", "keys").http
+    assert made.key_file == Path("keys").absolute() and made.needs_key and made.keys == ()
+    assert settings_of("serve", "demo", "--api-key-file", "~/keys").http.key_file == Path("~/keys").expanduser()
+    assert not settings_of("serve", "demo").http.needs_key
+    with pytest.raises(RefusedError, match="--api-key-file is empty; give it a file"):
+        settings_of("serve", "demo", "--api-key-file", " ")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["*", "http://localhost:3000", "https://a.example", "http://[::1]:80", "http://127.0.0.1/", "app-scheme://local"],
+)
+def test_origins_are_taken_as_browsers_send_them(origin: str) -> None:
+    assert settings_of("serve", "demo", "--cors", origin, "--cors", "http://x").http.origins == (origin, "http://x")
+
+
+@pytest.mark.parametrize(
+    "origin", ["", "localhost:3000", "http://", "http://a/b", "http://a b", "http://u@a", "null", "http://a,http://b", "**"]
+)
+def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
+    with pytest.raises(RefusedError, match="--cors is .* must be an origin"):
+        settings_of("serve", "demo", "--cors", origin)
