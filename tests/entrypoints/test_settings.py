@@ -296,8 +296,9 @@ def test_origins_are_taken_as_browsers_send_them(origin: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["", "localhost:3000", "http://", "http://a/b", "http://a b", "http://u@a", "null", "http://a,http://b", "**"]
+    "origin",
+    ["", "localhost:3000", "http://", "http://a/b", "http://a b", "http://u@a", "null", "http://a,http://b", "**"],
 )
 def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
-    with pytest.raises(RefusedError, match="--cors is .* must be an origin"):
+    with pytest.raises(RefusedError, match=r"--cors is .* must be an origin"):
         settings_of("serve", "demo", "--cors", origin)
