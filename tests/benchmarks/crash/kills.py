@@ -31,10 +31,10 @@ from tests.benchmarks.crash.writer import Shape, Writer, store_on
 from tests.fakes.clock import FakeClock
 
 CHUNK_IDS = 256
-LONGEST_S = 0.02
+LONGEST_S = 0.08
 """Half of the processes are killed from outside, at most this long after they began."""
-MOST_CALLS = 150
-"""The others kill themselves right before or after one of their first so many calls of the system."""
+MOST_CALLS = 1500
+"""The others kill themselves right before or after one of their first so many system calls, early ones more often."""
 FRESH_EACH = 25
 """So many kills on one folder, then a new one."""
 KEEP_EACH = 4
@@ -99,7 +99,7 @@ class Killing:
     def _kill(self, folder: Path, journal: Journal, shape: Shape, where: str) -> None:
         ours, theirs = Pipe(duplex=False)
         seed = self.rng.getrandbits(62)
-        calls = self.rng.randrange(MOST_CALLS) if self.rng.random() < 0.5 else None
+        calls = int(MOST_CALLS * self.rng.random() ** 2) if self.rng.random() < 0.5 else None
         child = os.fork()
         if child == 0:
             ours.close()
