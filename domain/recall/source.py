@@ -143,11 +143,13 @@ class RecallSource:
     def _drafts(self, votes: Sequence[Vote], chances: Sequence[float], limit: int) -> Drafts:
         """A chain, or a tree where one is verified and expected to land more."""
         rows = min(limit, self._chain_rows)
-        if len(votes) == 1:
-            (vote,) = votes
-            ids = vote.ids[:rows]
+        continuations = {vote.ids for vote in votes}
+        if len(continuations) == 1:
+            ids = continuations.pop()[:rows]
             return Drafts(ids, tuple(chances[: len(ids)]))
         chain = likeliest(votes, chances, rows)
+        if not self._tree_rows:
+            return chain
         tree = spread(votes, chances, min(limit, self._tree_rows), self._settings.dominant)
         return tree if tree.parents is not None and tree.expected > chain.expected else chain
 
