@@ -1,0 +1,1 @@
+"""Reports for people: charts of a benchmark's figures."""
