@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -152,20 +153,31 @@ def test_a_commit_that_is_no_commit_is_refused(server: HubServer, tmp_path: Path
     assert "does not say which commit" in refused(server, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("location", "says"),
-    [
-        ("file:///etc/passwd", "without a safe connection"),
-        ("ftp://127.0.0.1/x", "without a safe connection"),
-        ("http://[::1", "cannot be read"),
-        ("http://127.0.0.1:x/", "cannot be read"),
-    ],
-)
-def test_a_redirect_to_a_place_that_is_none_is_refused(
-    server: HubServer, tmp_path: Path, location: str, says: str
-) -> None:
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://[::1", "http://127.0.0.1:x/"])
+def test_a_redirect_to_a_place_that_is_none_is_refused(server: HubServer, tmp_path: Path, location: str) -> None:
     server.mischief.location = location
-    assert says in refused(server, tmp_path)
+    message = refused(server, tmp_path)
+    # Some versions of the HTTP library give up on an address that cannot be read before it is looked at here.
+    words = ("without a safe connection", "an address that cannot be read", "cannot be used now")
+    assert any(part in message for part in (words[1:] if location.startswith("http") else words[:1]))
+    assert server.weights_asked() == 0
+
+
+def test_a_redirect_from_a_safe_connection_to_an_open_one_is_refused(tmp_path: Path) -> None:
+    class Answer:
+        status_code, headers = 302, {"location": "http://elsewhere.invalid/x"}
+
+    class Session:
+        """Answers every question with a redirect to an open connection."""
+
+        @contextmanager
+        def stream(self, method: str, url: str, **given: Any) -> Iterator[Answer]:
+            assert url.startswith("https://hub.invalid/")
+            yield Answer()
+
+    with hub_server() as server:
+        message = refused(server, tmp_path, endpoint="https://hub.invalid", session=Session)
+    assert "redirects to a place without a safe connection" in message
 
 
 def test_redirects_without_end_are_refused(server: HubServer, tmp_path: Path) -> None:

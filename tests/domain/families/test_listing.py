@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.domain.families import listing
+from tensorfold.domain.families.catalogue import FAMILIES
 from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.storage import parse_quantization
@@ -16,6 +18,7 @@ from tensorfold.domain.families.weights import parameters
 from tests.domain.families.paper import gemma4, nemotron_h, qwen3_5, qwen4_exp
 from tests.fakes.families import family_with_a_side_file
 from tests.synthetic.llama_checkpoints import Layout, TinyLlama
+from tests.tree import ROOT
 
 PLAIN = TinyLlama()
 SHAPES = {
@@ -76,3 +79,16 @@ def test_plain_weights_of_a_large_model_take_two_bytes_a_parameter_and_a_little(
     assert 2.0 <= stated < 2.001
     affine = parse_quantization({"quantization": {"bits": 4, "group_size": 64}})
     assert 0.5 < listing.estimated_bytes(plan, affine) / parameters(plan_weights(plan)) < 0.6
+
+
+def test_the_terms_of_every_listed_checkpoint_and_drafter_are_in_the_notices() -> None:
+    page = (ROOT / "THIRD_PARTY_NOTICES.md").read_text(encoding="utf-8")
+    rows: dict[str, str] = {}
+    for line in page.splitlines():
+        if line.startswith("| `"):
+            rows |= dict.fromkeys(re.findall(r"`([^`]+)`", line.split("|")[1]), line)
+    listed = {c.name: c.license for f in FAMILIES for c in f.checkpoints}
+    listed |= {d.repo: d.license for f in FAMILIES for d in f.drafters}
+    assert set(rows) == set(listed)
+    assert [n for n, terms in listed.items() if terms.name.replace("-", " ") not in rows[n].replace("-", " ")] == []
+    assert [n for n, terms in listed.items() if terms.special and "commercially" not in rows[n]] == []
