@@ -13,17 +13,20 @@ from tests.contracts.candidates import Candidate, checks_of
 from tests.contracts.drafts import acceptance_checks, source_checks
 from tests.contracts.registry_drafts import ACCEPTANCE_RULES, SOURCES
 from tests.contracts.registry_text import GRAMMARS, TEMPLATES, TOKENIZERS
+from tests.contracts.registry_updates import KEY_FILES, UPDATES
 from tests.contracts.registry_world import HUBS, LINKS, MACHINES, PACKAGES, READERS, RECALLS, SERVICES, SNAPSHOTS
 from tests.contracts.text import grammar_checks, template_checks, tokenizer_checks
 from tests.contracts.world import (
     checkpoint_checks,
     feed_and_report_checks,
     hub_checks,
+    key_checks,
     link_checks,
     machine_checks,
     package_checks,
     recall_checks,
     snapshot_checks,
+    update_checks,
 )
 
 SUITES: tuple[tuple[str, Sequence[Candidate[Any]], ModuleType], ...] = (
@@ -35,6 +38,8 @@ SUITES: tuple[tuple[str, Sequence[Candidate[Any]], ModuleType], ...] = (
     ("snapshots", SNAPSHOTS, snapshot_checks),
     ("link", LINKS, link_checks),
     ("service", SERVICES, feed_and_report_checks),
+    ("key_file", KEY_FILES, key_checks),
+    ("update", UPDATES, update_checks),
     ("reader", READERS, checkpoint_checks),
     ("hub", HUBS, hub_checks),
     ("package", PACKAGES, package_checks),
