@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the server started. Times are seconds."""
+    """Totals since the server started. Times are seconds.
+
+    `prompt_tokens` counts a whole prompt when it gets a lane, `filled_tokens` rows of prompts as they are absorbed.
+    """
 
     requests: int = 0
     finished: int = 0
@@ -19,6 +22,7 @@ class Counters:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    filled_tokens: int = 0
     rounds: int = 0
     launches: int = 0
     shared_launches: int = 0

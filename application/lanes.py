@@ -87,6 +87,7 @@ class Lanes:
         # One slice that hung must not hide the next one: it counts as at most so many times what was expected.
         self._row_ms += RATE * (min(1000.0 * took / rows, STALL * expected) - expected)
         self._counters.prefill_s += took
+        self._counters.filled_tokens += rows
         live.filled = span.stop
 
     def _feed_reply(self, live: Live) -> None:

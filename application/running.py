@@ -8,12 +8,13 @@ from tensorfold.application.replies import ReplyStats, SourceCount
 
 
 class Running:
-    """A generation with its stream in the engine; times are monotonic seconds, `first_at` 0 before the first token.
+    """A generation with its stream in the engine; times are monotonic seconds, `first_at` and `landed_at` 0 before the
+    first token.
 
     `mark` is the record's when the stream opened.
     """
 
-    __slots__ = ("filled_at", "first_at", "generation", "live", "mark", "opened_at")
+    __slots__ = ("filled_at", "first_at", "generation", "landed_at", "live", "mark", "opened_at")
 
     def __init__(self, generation: Generation, live: Live, opened_at: float, mark: int = 0) -> None:
         self.generation = generation
@@ -22,6 +23,7 @@ class Running:
         self.mark = mark
         self.filled_at = opened_at
         self.first_at = 0.0
+        self.landed_at = 0.0
 
     def stats(self, now: float) -> ReplyStats:
         """The reply's figures if it ends at `now`."""

@@ -49,6 +49,7 @@ class Scheduler:
         counters: Counters,
         log: Callable[[str], None] = lambda line: None,
         on_done: Callable[[Generation, ReplyStats | None, str], None] = lambda generation, stats, reason: None,
+        on_landed: Callable[[float], None] = lambda gap_s: None,
         recorder: Recorder | None = None,
     ) -> None:
         self._load = load
@@ -56,6 +57,7 @@ class Scheduler:
         self._clock = clock
         self._log = harmless(log)
         self._on_done = harmless(on_done)
+        self._on_landed = harmless(on_landed)
         self._recorder = recorder
         self.counters = counters
         self._lock = threading.Lock()
@@ -288,15 +290,19 @@ class Scheduler:
             return
         self.counters.completion_tokens += len(committed.tokens)
         generation.deliver(Landed(committed.tokens, outcome.prints))
+        now = self._clock.monotonic()
         if live.rounds == 1:
-            running.first_at = self._clock.monotonic()
+            running.first_at = now
+        else:
+            self._on_landed(now - running.landed_at)
+        running.landed_at = now
         if committed.finish is not None:
             self._running.remove(running)
             stats = running.stats(self._clock.monotonic())
             self._close(running)
             self.counters.finished += 1
-            generation.deliver(Ended(str(committed.finish), stats, committed.stop))
             self._on_done(generation, stats, str(committed.finish))
+            generation.deliver(Ended(str(committed.finish), stats, committed.stop))
 
     def _drop_cancelled(self) -> None:
         for group in (self._filling, self._running):
@@ -314,8 +320,8 @@ class Scheduler:
 
     def _finish_cancelled(self, generation: Generation, stats: ReplyStats | None) -> None:
         self.counters.cancelled += 1
-        generation.deliver(Cancelled())
         self._on_done(generation, stats, "cancelled")
+        generation.deliver(Cancelled())
 
     def _end(self, running: Running, fault: Exception | None) -> None:
         self._close(running)
@@ -324,8 +330,8 @@ class Scheduler:
 
     def _fail(self, generation: Generation, failed: Failed, stats: ReplyStats | None) -> None:
         self.counters.failed += 1
-        generation.deliver(failed)
         self._on_done(generation, stats, "error")
+        generation.deliver(failed)
 
     def _end_all(self) -> None:
         with self._lock:

@@ -44,7 +44,7 @@ class HttpSettings:
     """Where and how the server listens.
 
     `keys` holds (label, key) pairs and `key_file` is where others come from; with neither the server is open. Browser
-    pages of `origins` may use it, those of every origin where one is `*`.
+    pages of `origins` may use it, those of every origin where one is `*`. `metrics_open` shows metrics without a key.
     """
 
     host: str = "127.0.0.1"
@@ -53,6 +53,7 @@ class HttpSettings:
     drain_grace_s: float = 5.0
     key_file: Path | None = None
     origins: tuple[str, ...] = ()
+    metrics_open: bool = False
 
     @property
     def needs_key(self) -> bool:

@@ -151,6 +151,7 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             keys=api_keys(getattr(flags, "api_key", ()) or (), environment.get("TENSORFOLD_API_KEY", "")),
             key_file=key_file(getattr(flags, "api_key_file", None)),
             origins=tuple(origin(given) for given in getattr(flags, "cors", None) or ()),
+            metrics_open=getattr(flags, "metrics_open", False),
         ),
         generation=GenerationFlags(
             temperature=getattr(flags, "temperature", None),

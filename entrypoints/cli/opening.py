@@ -12,6 +12,7 @@ from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
 from tensorfold.application.loading import Described, check_config, check_tokenizer, describe, load_engine
+from tensorfold.application.metering import Meter
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.recording import Recorder
@@ -67,11 +68,12 @@ def schedule(
     force_windows: bool = False,
     more_sources: Sequence[DraftSourceFactory] = (),
     recorder: Recorder | None = None,
+    meter: Meter | None = None,
 ) -> Scheduler:
     """A scheduler that loads the model when it is started; `force_windows` is for proofs.
 
-    `more_sources` are asked after a stream's own context; `recorder` is told what streams read and wrote. Without
-    `on_progress`, which may raise to end the load, the load's progress is said too.
+    `more_sources` are asked after a stream's own context; `recorder` is told what streams read and wrote, `meter`
+    what replies took. Without `on_progress`, which may raise to end the load, the load's progress is said too.
     """
     counters = Counters()
     clock = container.clock()
@@ -94,7 +96,17 @@ def schedule(
             log=say,
         )
 
-    return Scheduler(load, engine_settings, clock, counters=counters, log=say, recorder=recorder)
+    meter = meter or Meter()
+    return Scheduler(
+        load,
+        engine_settings,
+        clock,
+        counters=counters,
+        log=say,
+        on_done=meter.done,
+        on_landed=meter.landed,
+        recorder=recorder,
+    )
 
 
 def sampling_defaults(checked: Checked, settings: RunSettings) -> SamplingDefaults:

@@ -127,6 +127,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a file of keys, one a line, as KEY or LABEL: KEY; read again when it changes and at SIGHUP",
     )
+    endpoint.add_argument("--metrics-open", action="store_true", help="show /metrics without a key")
     endpoint.add_argument(
         "--cors",
         action="append",

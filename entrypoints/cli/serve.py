@@ -20,6 +20,8 @@ from typing import NoReturn
 from tensorfold import __version__
 from tensorfold.application.chat import ChatService
 from tensorfold.application.health import HealthService, Watchdog
+from tensorfold.application.measures import MeasureService
+from tensorfold.application.metering import Meter
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError
 from tensorfold.application.recall import RecallService
@@ -131,7 +133,7 @@ def _run(settings: RunSettings, container: Container, server: HttpServer, signal
 def _serve(
     opened: _Opened, settings: RunSettings, container: Container, server: HttpServer, signals: Signals, began: float
 ) -> int:
-    checked, recall = opened.checked, opened.recall
+    checked, recall, meter = opened.checked, opened.recall, Meter()
     scheduler = schedule(
         checked,
         settings,
@@ -140,6 +142,7 @@ def _serve(
         on_progress=lambda line: _progress(line, signals),
         more_sources=() if recall is None else (recall.factory,),
         recorder=recall,
+        meter=meter,
     )
     watchdog = Watchdog(scheduler, dump_stacks)
     code, patience_s = 1, _END_S
@@ -150,7 +153,7 @@ def _serve(
             return code
         watchdog.start()
         defaults = sampling_defaults(checked, settings)
-        _open(opened, settings, container, scheduler, server, defaults)
+        _open(opened, settings, container, scheduler, meter, server, defaults)
         _report(opened, settings, scheduler, server, defaults, time.monotonic() - began)
         say_first_serve(settings.update, container, say)
         signals.wait()
@@ -216,6 +219,7 @@ def _open(
     settings: RunSettings,
     container: Container,
     scheduler: Scheduler,
+    meter: Meter,
     server: HttpServer,
     defaults: SamplingDefaults,
 ) -> None:
@@ -229,7 +233,9 @@ def _open(
         model_names=(checked.name, *settings.model.aliases),
         thinking=settings.model.thinking,
     )
-    server.ready(chat, HealthService(scheduler, {}), checked.backend)
+    health = HealthService(scheduler, {})
+    measures = MeasureService(scheduler, meter, health.status, drafts=drafting(scheduler, settings.engine.drafts))
+    server.ready(chat, health, checked.backend, measures)
 
 
 def _report(

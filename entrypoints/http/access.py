@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import falcon
@@ -17,6 +17,7 @@ from tensorfold.entrypoints.http.errors import INVALID, ApiError
 from tensorfold.entrypoints.http.keys import KeyRing, carries_key
 
 OPEN_PATHS = frozenset({"/", "/health", "/v1/health"})
+METRICS_PATHS = frozenset({"/metrics", "/v1/metrics"})
 METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
 ALLOWED_HEADERS = "authorization, content-type, x-api-key"
 _CONTAINER_HOSTS = ("host.docker.internal", "host.containers.internal")
@@ -100,15 +101,19 @@ class CrossOrigin:
 
 
 class Authentication:
-    """Asks for a key on every route but health, when the server requires one. The key's label goes to the context."""
+    """Asks for a key on every route but health, when the server requires one. The key's label goes to the context.
 
-    def __init__(self, keys: KeyRing) -> None:
+    `also_open` are paths that need none either.
+    """
+
+    def __init__(self, keys: KeyRing, also_open: Iterable[str] = ()) -> None:
         self._keys = keys
+        self._open = OPEN_PATHS.union(also_open)
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Refuse with 401 what carries no valid key."""
         req.context.label = ""
-        if not self._keys.required or req.path in OPEN_PATHS:
+        if not self._keys.required or req.path in self._open:
             return
         label = self._keys.label_for(req)
         if label is None:

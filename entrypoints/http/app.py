@@ -9,7 +9,7 @@ from typing import Any
 import falcon
 
 from tensorfold.entrypoints.http import error_handlers
-from tensorfold.entrypoints.http.access import Authentication, CrossOrigin, HostCheck, Paths
+from tensorfold.entrypoints.http.access import METRICS_PATHS, Authentication, CrossOrigin, HostCheck, Paths
 from tensorfold.entrypoints.http.access_log import AccessLog, AccessLogger
 from tensorfold.entrypoints.http.chat_completions import ChatCompletions
 from tensorfold.entrypoints.http.completions import Completions
@@ -19,6 +19,7 @@ from tensorfold.entrypoints.http.gate import Gate
 from tensorfold.entrypoints.http.health import HealthRoute
 from tensorfold.entrypoints.http.keys import KeyRing
 from tensorfold.entrypoints.http.limits import HttpLimits
+from tensorfold.entrypoints.http.metrics import MetricsRoute
 from tensorfold.entrypoints.http.models import Models
 from tensorfold.entrypoints.http.pump import Pump
 from tensorfold.entrypoints.http.recall import RecallRoute
@@ -29,11 +30,15 @@ App = falcon.App[falcon.Request, falcon.Response]
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Who may reach the server: the address it is bound to, its keys, and the browser origins it answers."""
+    """Who may reach the server: the address it is bound to, its keys, and the browser origins it answers.
+
+    `metrics_open` shows metrics without a key.
+    """
 
     host: str
     keys: KeyRing
     origins: Sequence[str] = ()
+    metrics_open: bool = False
 
 
 def create_app(
@@ -57,7 +62,7 @@ def create_app(
         Paths(),
         CrossOrigin(exposure.origins),
         HostCheck(exposure.host, exposure.keys),
-        Authentication(exposure.keys),
+        Authentication(exposure.keys, METRICS_PATHS if exposure.metrics_open else ()),
     ]
     app: App = falcon.App(middleware=before)
     error_handlers.install(app, log_fault)
@@ -65,9 +70,11 @@ def create_app(
     models = Models(services)
     health = HealthRoute(services, gate, exposure.keys, version)
     recall = RecallRoute(services)
+    metrics = MetricsRoute(services, gate, version)
     app.add_route("/", health)
     for prefix in ("", "/v1"):
         app.add_route(f"{prefix}/health", health)
+        app.add_route(f"{prefix}/metrics", metrics)
         app.add_route(f"{prefix}/recall", recall)
         app.add_route(f"{prefix}/models", models)
         app.add_route(f"{prefix}/models/{{model_id:path}}", models, suffix="one")

@@ -20,7 +20,7 @@ from tensorfold.entrypoints.http.keys import KeyRing
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.listening import open_sockets, place
 from tensorfold.entrypoints.http.pump import Pump
-from tensorfold.entrypoints.http.services import ChatService, HealthService, RecallService, Services
+from tensorfold.entrypoints.http.services import ChatService, HealthService, MeasureService, RecallService, Services
 from tensorfold.entrypoints.http.web import WebServer
 
 SWITCH_INTERVAL_S = 0.0005
@@ -52,7 +52,7 @@ class HttpServer:
         self._grace_s = settings.drain_grace_s
         self._services = Services(version, recall=recall)
         self.keys = KeyRing(settings.keys, required=settings.needs_key)
-        exposure = Exposure(settings.host, self.keys, settings.origins)
+        exposure = Exposure(settings.host, self.keys, settings.origins, settings.metrics_open)
         self._pump = Pump()
         app = create_app(
             self._services,
@@ -91,9 +91,11 @@ class HttpServer:
         """Show the record from now on, also while the model still loads."""
         self._services.install_recall(recall)
 
-    def ready(self, chat: ChatService, health: HealthService, engine: str) -> None:
-        """Serve requests from now on. `engine` names the backend in replies."""
-        self._services.install(chat, health, engine)
+    def ready(
+        self, chat: ChatService, health: HealthService, engine: str, measures: MeasureService | None = None
+    ) -> None:
+        """Serve requests from now on. `engine` names the backend in replies; `measures` are what metrics show."""
+        self._services.install(chat, health, engine, measures)
 
     def drain(self, grace_s: float | None = None) -> None:
         """Take no new requests; the running ones may go on for the grace, then end with an error event."""

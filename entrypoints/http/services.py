@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tensorfold.application.health import Health
+from tensorfold.application.measures import Measures
 from tensorfold.application.orders import ChatOrder, CompletionOrder
 from tensorfold.application.recall import RecallReport
 from tensorfold.application.text_replies import ReplyEvent
@@ -96,6 +97,14 @@ class HealthService(Protocol):
         ...
 
 
+class MeasureService(Protocol):
+    """What is measured of the engine and its replies."""
+
+    def read(self) -> Measures:
+        """One reading; waits for nobody."""
+        ...
+
+
 class RecallService(Protocol):
     """The record of ids: how it stands, and how it is emptied."""
 
@@ -118,22 +127,31 @@ class Services:
         self._chat: ChatService | None = None
         self._facts: ModelFacts | None = None
         self.health: HealthService | None = None
+        self.measures: MeasureService | None = None
 
     def install_recall(self, recall: RecallService) -> None:
         """From here on the record is shown; it is opened before the model is loaded."""
         self._recall = recall
 
-    def install(self, chat: ChatService, health: HealthService, engine: str) -> None:
+    def install(
+        self, chat: ChatService, health: HealthService, engine: str, measures: MeasureService | None = None
+    ) -> None:
         """From here on requests are served. `engine` names what computes the replies."""
         self._facts = ModelFacts(tuple(chat.model_names), engine, self._version)
         self._chat = chat
         self.health = health
+        self.measures = measures
 
     @property
     def recall(self) -> RecallService | None:
         """The record's service, None without one. Raises ApiError (503) while a record is asked for and not open."""
         if self._recall is None and self._expects_recall:
             raise _loading("The record is not open yet; it is before the model's weights are read.")
+        return self._recall
+
+    @property
+    def opened_recall(self) -> RecallService | None:
+        """The record's service once there is one."""
         return self._recall
 
     @property

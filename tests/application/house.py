@@ -11,6 +11,7 @@ from typing import Any
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import Generation, StreamFactory
+from tensorfold.application.metering import Meter
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.recording import Recorder
 from tensorfold.application.replies import Ended, Event, Failed, GenerationRequest, Landed
@@ -77,6 +78,7 @@ def serving(
     log: Callable[[str], None] = lambda line: None,
     token_bytes: TokenBytes | None = None,
     recorder: Recorder | None = None,
+    meter: Meter | None = None,
 ) -> Iterator[Scheduler]:
     """A running scheduler over `model`; stopped, and checked for leftovers, at the end."""
     settings = settings or EngineSettings()
@@ -87,7 +89,17 @@ def serving(
         table = token_bytes or TokenBytes(BYTE_IDS)
         return engine, StreamFactory(context=context, max_tokens=max_tokens, stop_ids=stop_ids, token_bytes=table)
 
-    scheduler = Scheduler(load, settings, clock, counters=counters, log=log, recorder=recorder)
+    meter = meter or Meter()
+    scheduler = Scheduler(
+        load,
+        settings,
+        clock,
+        counters=counters,
+        log=log,
+        on_done=meter.done,
+        on_landed=meter.landed,
+        recorder=recorder,
+    )
     scheduler.start()
     scheduler.wait_ready()
     try:

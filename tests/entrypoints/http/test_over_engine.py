@@ -11,6 +11,8 @@ from openai.types.chat import ChatCompletionUserMessageParam
 
 from tensorfold.application.chat import ChatService
 from tensorfold.application.health import HealthService
+from tensorfold.application.measures import MeasureService
+from tensorfold.application.metering import Meter
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, HttpSettings, SamplingDefaults
 from tensorfold.entrypoints.http import services
@@ -31,16 +33,22 @@ LIMITS = HttpLimits(threads=16, spare_threads=4, poll_s=0.01, descriptors=256)
 def served(parallel: int = 4) -> Iterator[tuple[HttpServer, Scheduler]]:
     """A server over an engine of `parallel` streams."""
     settings = EngineSettings(parallel=parallel, queue=4)
+    meter = Meter()
     with serving(
-        HashModel(law(41, vocabulary=512)), settings=settings, context=5000, token_bytes=TOKENIZER.token_bytes
+        HashModel(law(41, vocabulary=512)),
+        settings=settings,
+        context=5000,
+        token_bytes=TOKENIZER.token_bytes,
+        meter=meter,
     ) as scheduler:
         chat: services.ChatService = ChatService(
             scheduler, TOKENIZER, FakeTemplate(), SamplingDefaults(), MachineClock(), model_names=("hash",)
         )
-        health: services.HealthService = HealthService(scheduler, {"family": "hash"})
+        health = HealthService(scheduler, {"family": "hash"})
+        measures = MeasureService(scheduler, meter, health.status, drafts=True)
         server = HttpServer(HttpSettings(port=0), LIMITS, version=VERSION)
         server.start()
-        server.ready(chat, health, "hash")
+        server.ready(chat, health, "hash", measures)
         try:
             yield server, scheduler
         finally:

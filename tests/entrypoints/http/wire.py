@@ -18,7 +18,7 @@ from tensorfold.entrypoints.http.gate import Gate
 from tensorfold.entrypoints.http.keys import KeyRing
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.server import HttpServer
-from tensorfold.entrypoints.http.services import RecallService, Services
+from tensorfold.entrypoints.http.services import MeasureService, RecallService, Services
 from tests.entrypoints.http.fakes import FakeChat, FakeHealth
 
 VERSION = "1.2.3"
@@ -75,6 +75,8 @@ def in_process(
     recall: RecallService | None = None,
     expects_recall: bool = False,
     ring: KeyRing | None = None,
+    measures: MeasureService | None = None,
+    metrics_open: bool = False,
 ) -> InProcess:
     """An application over fakes. `keys` maps labels to keys, `ring` stands in their place."""
     chat, health, told = chat or FakeChat(), FakeHealth(), Told()
@@ -82,8 +84,8 @@ def in_process(
     if recall is not None:
         services.install_recall(recall)
     if ready:
-        services.install(chat, health, "fake")
-    exposure = Exposure(host, ring or KeyRing((keys or {}).items()), origins)
+        services.install(chat, health, "fake", measures)
+    exposure = Exposure(host, ring or KeyRing((keys or {}).items()), origins, metrics_open)
     app = create_app(services, gate, exposure, limits, version=VERSION, log=told.access.append, log_fault=told.fault)
     client = falcon.testing.TestClient(app, headers={"Host": "localhost"})
     return InProcess(client, chat, health, gate, told)
