@@ -150,7 +150,8 @@ def test_mlx_is_asked_for_by_platform_and_in_its_least_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--help",), ("--version",), *((c, "--help") for c in ("serve", "pull", "models", "info", "verify"))]
+    "words",
+    [("--help",), ("--version",), *((c, "--help") for c in ("serve", "pull", "models", "info", "update", "verify"))],
 )
 def test_help_and_version_load_neither_mlx_nor_torch_nor_any_other_library(words: tuple[str, ...]) -> None:
     script = (
