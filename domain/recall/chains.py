@@ -20,8 +20,8 @@ _OFFSET = CHUNK_IDS - 1
 _NUMBERS = 1 << (32 - _SHIFT)
 # Keys linked at once: enough to spare Python's cost, few enough that temporaries stay small and a reader waits little.
 _BLOCK = 1 << 16
-# Positions given at once: those of a key that is everywhere, and the few of others that share its slot.
-_AT_ONCE = 72
+# Positions given at once: of a text that is everywhere the newest so many are compared.
+_AT_ONCE = 64
 _LOW, _UP = np.uint64(_OFFSET), np.uint64(_SHIFT)
 
 

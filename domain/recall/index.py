@@ -26,10 +26,12 @@ from tensorfold.domain.recall.layout import (
     Part,
 )
 from tensorfold.domain.recall.lengths import common_start
-from tensorfold.domain.recall.reading import MOST_CANDIDATES, MOST_STEPS, RecordReader
+from tensorfold.domain.recall.reading import MOST_STEPS, RecordReader
 
 IDS_PER_ENTRY = 8
 """Ids of budget for each entry of the table."""
+MOST_CANDIDATES = 64
+"""Places of one key that are compared with a run: of a text that is everywhere the newest."""
 
 
 class Held(NamedTuple):

@@ -7,6 +7,7 @@ there over more, so that a search stays short whatever the text. No match leaves
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from struct import error, pack
 
 import numpy as np
@@ -20,45 +21,39 @@ REACH = 1024
 # A text that is in many pieces is mostly shorter than one that is held only once. A byte holds numbers up to this one.
 _FIRST = HELD_IDS
 _COUNTED = np.arange(1, _FIRST + 1, dtype=np.uint8)
-_FEW = 16
+# Most of a chain is skipped once so many were measured; a few more than a stream asks for.
+_BEFORE = 16
+_STARTS = np.arange(0, REACH, _FIRST)
 _PADDING = np.full(REACH, SEPARATOR, dtype=np.int32).tobytes()
 _NOTHING = SEPARATOR - 1
 """Stands for a token that no chunk holds."""
 
 
-def matches(
-    tokens: Sequence[int], walk: Iterable[list[Place]], vocabulary: int, compared: int, most: int
-) -> list[tuple[int, Place]]:
-    """The best `most` places of a walk, with how many ids before each equal the last of `tokens`: KEY_IDS to REACH.
+Match = tuple[int, Place]
+"""How many ids before a place equal the last ones of a stream, and the place."""
+_LENGTH = itemgetter(0)
 
-    Longest first, of equal ones the first of the walk. Of the places that match and that an id follows, the first
-    `compared` count. `tokens` may hold anything before its last KEY_IDS; what is no id of the vocabulary matches none.
+
+def matches(tokens: Sequence[int], walk: Iterable[list[Place]], vocabulary: int, most: int) -> list[Match]:
+    """The best `most` (1 or more) places of a walk that match KEY_IDS or more of the last `tokens`, an id behind each.
+
+    Longest first, of equal ones the first of the walk, which is left where so many were found. `tokens` may hold
+    anything before its last KEY_IDS; what is no id of the vocabulary matches none.
     """
-    places: list[Place] = []
-    lengths: list[int] = []
-    for batch in walk:
-        if len(batch) <= _FEW:
-            # Most of a few places are another key's. Of many most are not, and a look at each costs more than it saves.
-            last = tokens[-1:][0]
-            batch = [place for place in batch if place[0].id_at[place[1] - 1] == last]
-        if batch:
-            ends, follows = _compared(_tail(tokens, _FIRST, vocabulary), batch)
-            good = [i for i, end in enumerate(ends) if end >= KEY_IDS and follows[i] != SEPARATOR]
-            places += [batch[i] for i in good]
-            lengths += [ends[i] for i in good]
-        if len(places) >= compared:
+    best: list[Match] = []
+    for places in walk:
+        for part in (places[:_BEFORE], places[_BEFORE:]):
+            # To be better than what there is, a place must match one id more than the last of these.
+            back = best[most - 1][0] if len(best) >= most else 0
+            if back == REACH or back == len(tokens):
+                break
+            token = tokens[-1 - back]
+            hopeful = [(chunk, stop) for chunk, stop in part if stop > back and chunk.id_at[stop - 1 - back] == token]
+            # The sort keeps the order of equal ones.
+            best = sorted(best + _measured(tokens, hopeful, vocabulary), key=_LENGTH, reverse=True)[:most]
+        if len(best) >= most:
             break
-    del places[compared:], lengths[compared:]
-    longer = [i for i, length in enumerate(lengths) if length == _FIRST]
-    # None is better than one that reaches as far as is measured, so a few of those make a look at the others needless.
-    for part in (longer[:most], longer[most:]):
-        if part and lengths.count(REACH) < most:
-            ends, _ = _compared(_tail(tokens, REACH, vocabulary), [places[i] for i in part])
-            for i, end in zip(part, ends, strict=True):
-                lengths[i] = end
-    # The sort keeps the order of equal ones.
-    best = sorted(range(len(places)), key=lengths.__getitem__, reverse=True)[:most]
-    return [(lengths[i], places[i]) for i in best]
+    return best
 
 
 def common_start(left: Ids, right: Ids) -> int:
@@ -73,6 +68,19 @@ def common_start(left: Ids, right: Ids) -> int:
             return done + first
         done, step = stop, 4 * step
     return most
+
+
+def _measured(tokens: Sequence[int], places: Sequence[Place], vocabulary: int) -> list[Match]:
+    """Those of the places that match and that an id follows."""
+    if not places:
+        return []
+    ends, follows = _compared(_tail(tokens, _FIRST, vocabulary), places)
+    longer = [i for i, end in enumerate(ends) if end == _FIRST and follows[i] != SEPARATOR]
+    if longer:
+        again, _ = _compared(_tail(tokens, REACH, vocabulary), [places[i] for i in longer])
+        for i, end in zip(longer, again, strict=True):
+            ends[i] = end
+    return [(end, places[i]) for i, end in enumerate(ends) if end >= KEY_IDS and follows[i] != SEPARATOR]
 
 
 def _tail(tokens: Sequence[int], width: int, vocabulary: int) -> Ids:
@@ -113,6 +121,6 @@ def _equal_ends(differs: NDArray[np.bool_]) -> list[int]:
     rows, width = differs.shape
     if width > _FIRST:
         parts = last.reshape(rows, -1)
-        last = np.where(parts > 0, parts + np.arange(0, width, _FIRST), 0).max(axis=1)
+        last = np.where(parts > 0, parts + _STARTS, 0).max(axis=1)
     found: list[int] = (width - last).tolist()
     return found

@@ -14,10 +14,8 @@ from tensorfold.domain.recall.layout import CHUNK_IDS, KEY_IDS, SEPARATOR
 from tensorfold.domain.recall.lengths import matches
 from tensorfold.domain.recall.places import Place
 
-MOST_CANDIDATES = 64
-"""Places of one key that are compared; of a text that is everywhere the newest do."""
-MOST_STEPS = 216
-"""Positions of a chain that are looked at: other keys share it, and places may have nothing to copy."""
+MOST_STEPS = 192
+"""Positions of a slot that are looked at while too few places are found: other keys share it, or nothing follows."""
 _SHIFT = CHUNK_IDS.bit_length() - 1
 _OFFSET = CHUNK_IDS - 1
 
@@ -41,15 +39,14 @@ class RecordReader:
         return self._era
 
     def find(self, tokens: Sequence[int], most: int) -> list[Place]:
-        """See Places.find. Of a key's places the newest MOST_CANDIDATES are compared; lengths count up to REACH."""
+        """See Places.find. Of a text that is everywhere the newest places are compared; lengths count up to REACH."""
         try:
             key = array("i", tokens[-KEY_IDS:])
         except OverflowError:
             return []
-        if len(key) < KEY_IDS or min(key) < 0:
+        if len(key) < KEY_IDS or min(key) < 0 or most < 1:
             return []
-        walk = self._chains.walk(key, MOST_STEPS, 1)
-        found = matches(tokens, walk, self.vocabulary, MOST_CANDIDATES, most)
+        found = matches(tokens, self._chains.walk(key, MOST_STEPS, 1), self.vocabulary, most)
         return [Place(length, chunk.number << _SHIFT | stop) for length, (chunk, stop) in found]
 
     def advance(self, places: Sequence[Place], fresh: Sequence[int]) -> list[Place]:

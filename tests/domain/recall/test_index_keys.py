@@ -77,7 +77,7 @@ def test_ids_of_the_same_key_are_not_taken_for_one_another(difference: tuple[int
 
 
 @pytest.mark.parametrize(
-    ("others", "found"), [(0, [7]), (1, [7]), (71, [7]), (72, [7]), (150, [7]), (215, [7]), (216, [])]
+    ("others", "found"), [(0, [7]), (1, [7]), (63, [7]), (64, [7]), (150, [7]), (191, [7]), (192, [])]
 )
 def test_other_ids_of_a_key_do_not_hide_those_asked_for_until_there_are_very_many(
     others: int, found: list[int]

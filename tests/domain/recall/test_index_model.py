@@ -58,6 +58,8 @@ def test_places_are_those_of_a_plain_search(
         tokens = stream[: cut.draw(st.integers(1, len(stream)))].tolist()
         expected = record.places(tokens)
         found = record.index.find(tokens, 64)
+        for most in range(1, 10):
+            assert record.index.find(tokens, most) == found[:most]
         assert [p.length for p in found] == [length for length, _ in expected]
         assert [list(record.index.following(p.at, 10**6)) for p in found] == [follows for _, follows in expected]
         for p, (length, follows) in zip(found, expected, strict=True):
