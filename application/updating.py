@@ -141,7 +141,8 @@ class Updating:
             found = f"reads {now}" if read_version(now) else "cannot be read"
             self._warn(f"{release.tag} was installed without an error, but the installed version {found}.")
             return 1
-        self._say(f"tensorfold is now {now}, it was {copy.version}; restart servers that run.")
+        what = "was installed again" if now == copy.version else f"is installed now, {copy.version} was before"
+        self._say(f"tensorfold {now} {what}; restart servers that run.")
         if copy.editable is not None:
             self._say(
                 f"Run `{copy.python} -m pip install -e .` in {copy.editable} to bring metadata and dependencies up "

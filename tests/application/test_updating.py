@@ -87,7 +87,7 @@ def test_a_plain_install_is_renewed_by_pip_with_the_same_interpreter() -> None:
     assert bench.run.update() == 0
     assert bench.installation.words[0] == f"python -P -m pip install --upgrade git+{PAGE}@v0.3.0"
     assert len(bench.installation.commands) == 2
-    assert bench.said[0] == "tensorfold is now 0.3.0, it was 0.1.0; restart servers that run."
+    assert bench.said[0] == "tensorfold 0.3.0 is installed now, 0.1.0 was before; restart servers that run."
     assert bench.said[1:-1] == ["## 0.3.0", "", "- Three.", "", "## 0.2.0", "", "- Two."]
     assert bench.said[-1] == f"Notes: {PAGE}/notes"
     assert bench.memory.check is None and bench.warned == []
@@ -105,7 +105,8 @@ def test_force_installs_the_newest_again_and_leaves_dependencies_alone(tag: str)
     bench = Bench(tag=tag)
     assert bench.run.update(force=True) == 0
     assert bench.installation.words[0].endswith(f"--upgrade --force-reinstall --no-deps git+{PAGE}@{tag}")
-    assert bench.said[1:] == [f"Notes: {PAGE}/notes"]
+    again = "was installed again" if tag == "v0.1.0" else "is installed now, 0.1.0 was before"
+    assert bench.said == [f"tensorfold {tag[1:]} {again}; restart servers that run.", f"Notes: {PAGE}/notes"]
 
 
 def test_force_on_an_older_copy_is_the_plain_update() -> None:

@@ -111,7 +111,7 @@ def an_installed_copy_is_renewed_by_pip_and_says_what_is_new(folder: Path) -> in
         assert (ran.code, ran.err) == (0, "")
         assert copy.pips() == [["install", "--upgrade", f"git+{site.page}@v{NEW}"]] * 2
         lines = ran.out.splitlines()
-        assert lines[0] == f"tensorfold is now {NEW}, it was {OLD}; restart servers that run."
+        assert lines[0] == f"tensorfold {NEW} is installed now, {OLD} was before; restart servers that run."
         assert lines[1:-1] == CHANGES[CHANGES.index(f"## {NEW}") : CHANGES.index(f"## {OLD}")].strip().splitlines()
         assert lines[-1] == f"Notes: {site.page}/releases/tag/v{NEW}"
         said(copy.run("--version"), f"tensorfold {NEW}\n")
@@ -128,7 +128,7 @@ def a_clean_clone_is_moved_forward_and_says_what_is_new(folder: Path) -> int:
         ran = copy.run("update")
         assert ran.code == 0
         assert git(copy.clone, "rev-parse", "HEAD") == git(copy.origin, "rev-parse", f"v{NEW}")
-        assert f"tensorfold is now {NEW}, it was {OLD}" in ran.out
+        assert f"tensorfold {NEW} is installed now, {OLD} was before" in ran.out
         assert f"-m pip install -e .` in {copy.clone}" in ran.out
         assert "newest thing" in ran.out and "thing between" in ran.out and "old thing" not in ran.out
         assert site.requests == [LATEST]
@@ -248,7 +248,7 @@ def _git_refuses(copy: CloneCopy, what: str, code: int) -> None:
     head, _, status = copy.state()
     ran = copy.run("update")
     assert ran.code == code and f"git could not {what} the clone at {copy.clone} and ended with {code}" in ran.err, ran
-    assert "is now" not in ran.out and "thing" not in ran.out
+    assert "is installed now" not in ran.out and "thing" not in ran.out
     assert (copy.state()[0], copy.state()[2]) == (head, status)
 
 
