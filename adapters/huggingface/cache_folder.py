@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tensorfold.application.checkpoint_links import stays_inside
 from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.domain.families.fields import clipped
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -37,15 +38,22 @@ class RepositoryFolder:
         self._lock = cache / ".locks" / self.root.name / "tensorfold.lock"
 
     def known(self, revision: str | None) -> Path | None:
-        """The snapshot that a revision stands for here, when it holds a config.json.
-
-        Without a revision and a ref of the main branch, the newest snapshot counts.
-        """
+        """The snapshot that a revision stands for here, when it holds a config.json."""
         commit = self.commit(revision)
-        if commit is None and revision is None:
-            return self._newest()
         folder = None if commit is None else self.snapshot(commit)
         return folder if folder is not None and (folder / _CONFIG).is_file() else None
+
+    def newest(self) -> Path | None:
+        """The newest snapshot with a config.json where nothing says what any branch points to, else None.
+
+        So is a cache that was copied without its refs, or a first download that broke off. Where there is a ref, a
+        snapshot without one may be of any branch.
+        """
+        if any((self.root / "refs").glob("*")):
+            return None
+        folders = [path for path in (self.root / "snapshots").glob("*") if COMMIT.fullmatch(path.name)]
+        with_config = [path for path in folders if (path / _CONFIG).is_file()]
+        return max(with_config, key=lambda path: path.stat().st_mtime, default=None)
 
     def commit(self, revision: str | None) -> str | None:
         """The commit of a revision as this cache knows it."""
@@ -82,7 +90,9 @@ class RepositoryFolder:
         for folder in (self.root / "blobs", self.root / "refs", self.root / "snapshots", self.snapshot(commit)):
             folder.mkdir(parents=True, exist_ok=True)
             if folder.is_symlink():
-                raise RefusedError(f"{folder} is a link; remove it, since nothing is written through a link.")
+                raise RefusedError(
+                    f"{clipped(str(folder), 400)} is a link; remove it, since nothing is written through a link."
+                )
 
     def keep(self, commit: str, name: str, digest: str, data: bytes) -> None:
         """Put a small file into a snapshot. Raises OSError."""
@@ -142,14 +152,6 @@ class RepositoryFolder:
             yield
         finally:
             os.close(descriptor)
-
-    def _newest(self) -> Path | None:
-        try:
-            folders = [path for path in (self.root / "snapshots").iterdir() if COMMIT.fullmatch(path.name)]
-        except OSError:
-            return None
-        with_config = [path for path in folders if (path / _CONFIG).is_file()]
-        return max(with_config, key=lambda path: path.stat().st_mtime, default=None)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from tensorfold.adapters.huggingface.faults import (
 )
 from tensorfold.adapters.huggingface.settings import HubSettings
 from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.domain.families.fields import clipped
 
 _MOST_HOPS = 6
 _LIST_BYTES = 32 << 20
@@ -133,7 +134,7 @@ class HubClient:
     def unreachable(self, fault: BrokenOffError) -> UnreachableError:
         """The refusal of a hub that stays silent."""
         return UnreachableError(
-            f"The hub at {self._settings.endpoint} cannot be used now: {fault.reason}; check the network or "
+            f"The hub at {_shown(self._settings.endpoint)} cannot be used now: {fault.reason}; check the network or "
             "HF_ENDPOINT and run the same command again: what is here stays."
         )
 
@@ -260,6 +261,13 @@ def _next_page(link: str, path: str, where: str) -> str | None:
                 raise RefusedError(f"{where} goes on at another place; check HF_ENDPOINT.")
             return f"{path.partition('?')[0]}?{parts.query}"
     return None
+
+
+def _shown(endpoint: str) -> str:
+    """An address in a sentence, without a name and password that may stand in it."""
+    scheme, found, rest = endpoint.partition("://")
+    host, slash, path = rest.partition("/")
+    return clipped(f"{scheme}{found}{host.rpartition('@')[2]}{slash}{path}", 200)
 
 
 def _resolve(repo: str, revision: str, name: str) -> str:

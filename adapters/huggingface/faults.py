@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.domain.families.fields import clipped
 
 _BAD_TOKEN = "Invalid credentials in Authorization header"
 _MOST_WAIT_S = 60.0
@@ -52,7 +53,9 @@ def broken_off(error: BaseException) -> BrokenOffError:
         return BrokenOffError("the proxy refused")
     if "ConnectError" in kinds:
         return BrokenOffError(_connect_reason(error))
-    if kinds & {"DecodingError", "LocalProtocolError", "UnsupportedProtocol", "InvalidURL"}:
+    if kinds & {"UnsupportedProtocol", "InvalidURL"}:
+        return BrokenOffError("its address cannot be read")
+    if "DecodingError" in kinds:
         return BrokenOffError("its answer cannot be read")
     return BrokenOffError("the connection broke off")
 
@@ -134,7 +137,8 @@ def disk_refusal(place: Path, error: OSError) -> RefusedError:
         reason = "this user may not write there"
     else:
         reason = f"system error {errno.errorcode.get(error.errno or 0, 'unknown')}"
+    where = clipped(str(place), 400)
     return RefusedError(
-        f"The download could not be kept in {place} ({reason}); what is there stays, and HF_HUB_CACHE names another "
+        f"The download could not be kept in {where} ({reason}); what is there stays, and HF_HUB_CACHE names another "
         "place."
     )

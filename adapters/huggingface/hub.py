@@ -21,6 +21,7 @@ from tensorfold.adapters.huggingface.tree_list import RemoteFile, read_tree
 from tensorfold.application.checkpoint_parts import CONFIG, GENERATION, SMALL, CheckpointParts
 from tensorfold.application.ports.checkpoints import CheckpointReader, RefusedError, Transfer
 from tensorfold.application.ports.machine import Disk
+from tensorfold.domain.families.fields import clipped
 
 Say = Callable[[str], None]
 OnTransfer = Callable[[Transfer], None]
@@ -49,20 +50,23 @@ class HuggingFaceHub:
 
     def known(self, repo: str, revision: str | None) -> Path | None:
         """The folder when at least config.json is here."""
-        return self._folder(repo).known(revision)
+        folder = self._folder(repo)
+        found = self._pointed(repo, revision)
+        return found if found is not None or revision is not None else folder.newest()
 
     def cached(self, repo: str, revision: str | None) -> Path | None:
-        """The folder when it is complete here."""
-        folder = self.known(repo, revision)
-        try:
-            return folder if folder is not None and not self._parts.missing(folder) else None
-        except RefusedError:
-            return None
+        """The folder when it is complete here, and is known to be what the revision stands for.
+
+        Offline, what alone is here is taken for the main branch.
+        """
+        return self._complete_in(
+            self.known(repo, revision) if self._settings.offline else self._pointed(repo, revision)
+        )
 
     def fetch_config(self, repo: str, revision: str | None) -> Path:
         """A folder with config.json, and generation_config.json when there is one. Raises RefusedError."""
         folder = self._folder(repo)
-        known = folder.known(revision)
+        known = self.known(repo, revision)
         if known is not None and revision is not None and COMMIT.fullmatch(revision):
             return known
         if self._settings.offline:
@@ -80,8 +84,8 @@ class HuggingFaceHub:
 
     def fetch(self, repo: str, revision: str | None, on_progress: Say, on_transfer: OnTransfer | None = None) -> Path:
         """The whole checkpoint's folder. Raises RefusedError."""
-        here = self.cached(repo, revision)
         if self._settings.offline:
+            here = self.cached(repo, revision)
             if here is None:
                 raise self._offline(repo, revision)
             on_progress(f"HF_HUB_OFFLINE is set: taking {repo} as it is on this machine")
@@ -89,12 +93,26 @@ class HuggingFaceHub:
         try:
             return self._bring(repo, revision, on_progress, on_transfer)
         except UnreachableError as refusal:
+            here = self._complete_in(self.known(repo, revision))
             if here is None:
                 raise
             on_progress(f"{refusal.message.partition(';')[0]}; taking {repo} as it is on this machine")
             return here
         except OSError as error:
             raise disk_refusal(self._settings.cache, error) from None
+
+    def _pointed(self, repo: str, revision: str | None) -> Path | None:
+        """The folder that a revision stands for: as this process learnt, or as the cache has it."""
+        folder = self._folder(repo)
+        pointed = folder.known(revision)
+        learnt = self._commits.get((repo, revision))
+        return folder.snapshot(learnt) if pointed is None and learnt is not None else pointed
+
+    def _complete_in(self, folder: Path | None) -> Path | None:
+        try:
+            return folder if folder is not None and not self._parts.missing(folder) else None
+        except RefusedError:
+            return None
 
     def _folder(self, repo: str) -> RepositoryFolder:
         return RepositoryFolder(self._settings.cache, repo)
@@ -176,8 +194,8 @@ class HuggingFaceHub:
         free = self._disk.free_bytes(folder.root)
         if needed > free:
             raise RefusedError(
-                f"{folder.repo} needs {_size(needed)} more in {self._settings.cache}, where {_size(free)} are free; "
-                "make room, or name another place in HF_HUB_CACHE."
+                f"{folder.repo} needs {_size(needed)} more in {clipped(str(self._settings.cache), 400)}, where "
+                f"{_size(free)} are free; make room, or name another place in HF_HUB_CACHE."
             )
 
     def _offline(self, repo: str, revision: str | None) -> RefusedError:

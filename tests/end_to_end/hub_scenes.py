@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.adapters.huggingface.hubs import REPO, TOKEN
+from tests.adapters.huggingface.hubs import REPO, TOKEN, bytes_of
 from tests.end_to_end.clients import get, post
 from tests.end_to_end.commands import Ran
 from tests.end_to_end.hub_place import (
@@ -88,8 +88,8 @@ def killed(home: Path, figures: Figures) -> None:
         before = here.hub.asked[SHARDS[0]]
         here.hub.mischief.hold = {}
         ran = here.run("pull", REPO)
-        gate.set()
         fetched = here.hub.asked[SHARDS[0]] - before
+        gate.set()
         _expect(figures, "pull after a kill", ran, 0, "is complete", here.snapshot() == FILES)
         figures.resumed += 1
         figures.twice += fetched - (len(FILES[SHARDS[0]]) - 100_000)
@@ -106,10 +106,21 @@ def interrupted(home: Path, figures: Figures) -> None:
         before = here.hub.asked[SHARDS[0]]
         here.hub.mischief.hold = {}
         again = here.run("pull", REPO)
+        fetched = here.hub.asked[SHARDS[0]] - before
         gate.set()
         _expect(figures, "pull after Ctrl-C", again, 0, "is complete", here.snapshot() == FILES)
         figures.resumed += 1
-        figures.twice += here.hub.asked[SHARDS[0]] - before - (len(FILES[SHARDS[0]]) - 100_000)
+        figures.twice += fetched - (len(FILES[SHARDS[0]]) - 100_000)
+
+
+def serve_interrupted(home: Path, figures: Figures) -> None:
+    """Ctrl-C while `serve` downloads gives the start up with 0 and a word, as in any moment of a start."""
+    with place(home) as here:
+        gate = threading.Event()
+        here.hub.mischief.hold = {SHARDS[0]: (100_000, gate)}
+        ran = _until_partial(here, 100_000, here.start("serve", REPO, "--port", "0"), signal.SIGINT)
+        gate.set()
+        _expect(figures, "Ctrl-C in serve", ran, 0, "ended before the model was loaded", ran.err == "")
 
 
 def two_at_once(home: Path, figures: Figures) -> None:
@@ -179,6 +190,7 @@ SCENES: tuple[Callable[[Path, Figures], None], ...] = (
     cut,
     killed,
     interrupted,
+    serve_interrupted,
     two_at_once,
     bad_token,
     serves,
@@ -200,7 +212,7 @@ def _wait(until: Callable[[], bool]) -> None:
 
 def _until_partial(here: Place, size: int, process: subprocess.Popen[str], number: int) -> Ran:
     """Send a signal once so many bytes of some file lie in the cache."""
-    _wait(lambda: size in [path.stat().st_size for path in here.cache.glob("**/*.incomplete")])
+    _wait(lambda: size in [bytes_of(path) for path in here.cache.glob("**/*.incomplete")])
     process.send_signal(number)
     with process:
         out, err = process.communicate(timeout=LIMIT_S)

@@ -176,10 +176,15 @@ class _Handler(BaseHTTPRequestHandler):
             elif not self._refused(path, hub):
                 self._route(path, parts.query, hub)
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def _route(self, path: str, query: str, hub: HubServer) -> None:
         for name, repository in hub.repositories.items():
             if path.startswith(f"/api/models/{name}/tree/"):
                 return self._list(repository, path.rpartition("/")[2], query, hub)
+            if path.startswith(f"/api/models/{name}/revision/"):
+                return self._about(repository, name, path.rpartition("/")[2])
             if path.startswith(f"/{name}/resolve/"):
                 revision, _, file = path[len(f"/{name}/resolve/") :].partition("/")
                 return self._resolve(repository, name, revision, file, hub)
@@ -199,6 +204,13 @@ class _Handler(BaseHTTPRequestHandler):
                     self._error(403 if token else 401, "GatedRepo")
                     return True
         return False
+
+    def _about(self, repository: Repository, name: str, revision: str) -> None:
+        found = repository.find(revision)
+        if found is None:
+            return self._error(404, "RevisionNotFound")
+        about = {"id": name, "sha": found[0], "siblings": [{"rfilename": file} for file in found[1]]}
+        return self._answer(200, json.dumps(about).encode(), {"Content-Type": "application/json"})
 
     def _list(self, repository: Repository, revision: str, query: str, hub: HubServer) -> None:
         if self._told("", hub):
@@ -253,6 +265,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, file: str, data: bytes, status: int, headers: dict[str, str], hub: HubServer) -> None:
         surplus = hub.mischief.surplus.get(file, 0)
         self._begin(status, headers, None if surplus else len(data))
+        if self.command == "HEAD":
+            return
         data += b"x" * surplus
         with hub.lock:
             cuts = hub.mischief.cuts.get(file, [])
@@ -289,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self._begin(status, headers, len(body))
-        self.wfile.write(body)
+        self.wfile.write(b"" if self.command == "HEAD" else body)
 
     def _begin(self, status: int, headers: Mapping[str, str], length: int | None) -> None:
         hub = self.server_of

@@ -61,3 +61,11 @@ def hub_over(server: HubServer, folder: Path, disk: FakeDisk | None = None, **ch
 def config_of(files: Mapping[str, bytes], **changes: Any) -> bytes:
     """config.json with other fields."""
     return json.dumps(json.loads(files["config.json"]) | changes).encode()
+
+
+def bytes_of(path: Path) -> int | None:
+    """A file's size; None when it has just been finished or removed."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None

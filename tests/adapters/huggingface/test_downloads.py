@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tensorfold.application.ports.checkpoints import RefusedError, Transfer
-from tests.adapters.huggingface.hubs import REPO, config_of, hub_over, servable_files
+from tests.adapters.huggingface.hubs import REPO, bytes_of, config_of, hub_over, servable_files
 from tests.fakes.hub_server import HubServer, hub_server
 from tests.fakes.machine import FakeDisk
 
@@ -36,7 +36,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def partials(cache: Path) -> list[int]:
-    return [path.stat().st_size for path in cache.glob("**/*.incomplete")]
+    """Bytes of the files under way; those that are just being finished do not count."""
+    return [size for path in cache.glob("**/*.incomplete") if (size := bytes_of(path)) is not None]
 
 
 def test_only_the_configuration_is_asked_for_at_first(server: HubServer, tmp_path: Path) -> None:
@@ -191,13 +192,57 @@ def test_a_hub_that_never_answers_is_given_up(server: HubServer, tmp_path: Path)
     gate.set()
 
 
-def test_a_cache_without_a_ref_counts_by_its_newest_snapshot(server: HubServer, tmp_path: Path) -> None:
-    hub = hub_over(server, tmp_path)
-    folder = hub.fetch(REPO, None, quiet)
+def test_a_cache_without_refs_counts_by_its_newest_snapshot_when_nobody_can_be_asked(
+    server: HubServer, tmp_path: Path
+) -> None:
+    folder = hub_over(server, tmp_path).fetch(REPO, None, quiet)
     (folder.parents[1] / "refs" / "main").unlink()
-    assert hub.cached(REPO, None) == folder and hub.cached(REPO, "v2") is None
-    (folder.parents[1] / "refs" / "main").write_text("../../../../etc")
-    assert hub.cached(REPO, None) == folder
+    offline, away = hub_over(server, tmp_path, offline=True), hub_over(server, tmp_path, endpoint="http://127.0.0.1:9")
+    assert offline.cached(REPO, None) == folder == away.fetch(REPO, None, quiet)
+    assert offline.cached(REPO, "v2") is None
+    server.forget()
+    online = hub_over(server, tmp_path)
+    assert online.cached(REPO, None) is None and online.known(REPO, None) == folder
+    assert online.fetch(REPO, None, quiet) == folder == hub_over(server, tmp_path).cached(REPO, None)
+    assert server.weights_asked() == 0
+
+
+def test_another_branch_never_stands_in_for_the_main_one(server: HubServer, tmp_path: Path) -> None:
+    server.add(REPO, servable_files(1), "v2")
+    hub_over(server, tmp_path).fetch(REPO, "v2", quiet)
+    offline = hub_over(server, tmp_path, offline=True)
+    assert offline.cached(REPO, "v2") is not None and offline.cached(REPO, None) is offline.known(REPO, None) is None
+    with pytest.raises(RefusedError, match="HF_HUB_OFFLINE"):
+        offline.fetch(REPO, None, quiet)
+
+
+def test_a_ref_that_is_no_commit_points_nowhere(server: HubServer, tmp_path: Path) -> None:
+    folder = hub_over(server, tmp_path).fetch(REPO, None, quiet)
+    for text in (b"../../../../etc", b"\xff", b""):
+        (folder.parents[1] / "refs" / "main").write_bytes(text)
+        assert hub_over(server, tmp_path).cached(REPO, None) is None
+
+
+def test_the_hubs_own_library_finds_what_was_downloaded(server: HubServer, tmp_path: Path) -> None:
+    from huggingface_hub import snapshot_download, try_to_load_from_cache
+
+    folder = hub_over(server, tmp_path).fetch(REPO, None, quiet)
+    cache = str(tmp_path / "hub")
+    assert snapshot_download(REPO, cache_dir=cache, local_files_only=True) == str(folder)
+    assert try_to_load_from_cache(REPO, BIG, cache_dir=cache) == str(folder / BIG)
+
+
+def test_what_the_hubs_own_library_downloaded_is_complete(server: HubServer, tmp_path: Path) -> None:
+    from huggingface_hub import snapshot_download
+
+    made = snapshot_download(
+        REPO, cache_dir=tmp_path / "hub", endpoint=server.url, token=False, allow_patterns=["*.json", "model-*"]
+    )
+    folder = Path(made)
+    server.forget()
+    hub = hub_over(server, tmp_path)
+    assert hub.cached(REPO, None) == folder == hub.fetch(REPO, None, quiet)
+    assert server.files_asked() == ("config.json", "generation_config.json")
 
 
 def test_two_downloads_at_once_fetch_each_byte_once(server: HubServer, tmp_path: Path) -> None:

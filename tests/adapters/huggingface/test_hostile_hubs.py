@@ -336,6 +336,19 @@ def test_a_cache_in_the_place_of_a_file_is_refused(server: HubServer, tmp_path: 
     assert "could not be kept in" in refused(server, tmp_path)
 
 
+def test_an_address_that_is_none_is_refused_without_the_password_in_it(server: HubServer, tmp_path: Path) -> None:
+    message = refused(server, tmp_path, endpoint="nowhere")
+    assert message.startswith("The hub at nowhere cannot be used now: its address cannot be read;")
+    message = refused(server, tmp_path, endpoint="http://me:secret@127.0.0.1:9/mirror")
+    assert message.startswith("The hub at http://127.0.0.1:9/mirror cannot be used now: nothing listens there;")
+
+
+def test_a_cache_whose_name_cannot_be_shown_is_refused_on_one_line(server: HubServer, tmp_path: Path) -> None:
+    place = tmp_path / "two\nlines"
+    place.write_text("")
+    assert "two?lines" in refused(server, tmp_path, cache=place)
+
+
 def test_faults_of_disks_and_connections_have_words_of_our_own() -> None:
     for error, words in ((28, "the disk is full"), (13, "may not write"), (5, "system error EIO")):
         assert words in disk_refusal(Path("cache"), OSError(error, "a library's words")).message
