@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.adapters.huggingface.hubs import REPO, TOKEN, bytes_of
+from tests.adapters.huggingface.hubs import REPO, TOKEN, parts_of
 from tests.end_to_end.clients import get, post
 from tests.end_to_end.commands import Ran
 from tests.end_to_end.hub_place import (
@@ -212,7 +212,7 @@ def _wait(until: Callable[[], bool]) -> None:
 
 def _until_partial(here: Place, size: int, process: subprocess.Popen[str], number: int) -> Ran:
     """Send a signal once so many bytes of some file lie in the cache."""
-    _wait(lambda: size in [bytes_of(path) for path in here.cache.glob("**/*.incomplete")])
+    _wait(lambda: size in parts_of(here.cache))
     process.send_signal(number)
     with process:
         out, err = process.communicate(timeout=LIMIT_S)

@@ -242,7 +242,8 @@ class _Handler(BaseHTTPRequestHandler):
         if file.endswith(".safetensors"):
             digest = hashlib.sha256(files[file]).hexdigest()
             place = hub.mischief.location or f"{hub.store_url}/store/{digest}/{name}/{revision}/{file}"
-            headers = {"X-Repo-Commit": commit, "X-Linked-Etag": f'"{digest}"', "Location": place}
+            headers = {"X-Repo-Commit": commit, "X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(files[file]))}
+            headers["Location"] = place
             return self._answer(302, b"", headers)
         return self._file(f"{name}/{revision}/{file}", hub, direct=False, commit=commit)
 

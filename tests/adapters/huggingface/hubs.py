@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -63,9 +64,11 @@ def config_of(files: Mapping[str, bytes], **changes: Any) -> bytes:
     return json.dumps(json.loads(files["config.json"]) | changes).encode()
 
 
-def bytes_of(path: Path) -> int | None:
-    """A file's size; None when it has just been finished or removed."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return None
+def parts_of(cache: Path) -> list[int]:
+    """Bytes of the files that are under way in the one repository of a cache."""
+    sizes = []
+    for path in (cache / "models--org--model" / "blobs").glob("*.incomplete"):
+        # One that is just being finished is none.
+        with suppress(FileNotFoundError):
+            sizes.append(path.stat().st_size)
+    return sizes

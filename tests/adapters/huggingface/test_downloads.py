@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tensorfold.application.ports.checkpoints import RefusedError, Transfer
-from tests.adapters.huggingface.hubs import REPO, bytes_of, config_of, hub_over, servable_files
+from tests.adapters.huggingface.hubs import REPO, config_of, hub_over, parts_of, servable_files
 from tests.fakes.hub_server import HubServer, hub_server
 from tests.fakes.machine import FakeDisk
 
@@ -35,9 +35,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def partials(cache: Path) -> list[int]:
-    """Bytes of the files under way; those that are just being finished do not count."""
-    return [size for path in cache.glob("**/*.incomplete") if (size := bytes_of(path)) is not None]
+def partials(folder: Path) -> list[int]:
+    return parts_of(folder / "hub")
 
 
 def test_only_the_configuration_is_asked_for_at_first(server: HubServer, tmp_path: Path) -> None:
