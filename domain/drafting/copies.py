@@ -20,16 +20,17 @@ __all__ = ["CopyIndex", "CopySettings", "CopySource", "CopySourceFactory"]
 class CopySettings:
     """Rules of copying.
 
-    `enter_match` ids before the end must match an earlier place: shorter matches are mostly chance. `base_drafts` is
-    the first window (8 rows with the pending one) and `widest_drafts` the last. `misses` offers in a row that land
-    nothing bring `silence` rounds without offers.
+    `enter_match` ids before the end must match an earlier place. Short matches are often chance, which their landing
+    class knows: what they are worth is decided by what landed, not by a longer entrance. `base_drafts` is the first
+    window (16 rows with the pending one, of which row allocation grants what pays) and `widest_drafts` the last.
+    `misses` offers in a row that land nothing bring `silence` rounds without offers.
     """
 
-    enter_match: int = 8
-    base_drafts: int = 7
+    enter_match: int = 2
+    base_drafts: int = 15
     widest_drafts: int = 127
-    misses: int = 4
-    silence: int = 16
+    misses: int = 8
+    silence: int = 4
 
 
 @dataclass(frozen=True, slots=True)

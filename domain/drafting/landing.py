@@ -33,7 +33,11 @@ class MatchClass:
 
 
 OWN_CONTEXT_CLASSES = (
-    MatchClass(8, 0.75, 0.88),
+    MatchClass(2, 0.25, 0.50),
+    MatchClass(3, 0.35, 0.60),
+    MatchClass(5, 0.50, 0.75),
+    MatchClass(8, 0.60, 0.85),
+    MatchClass(12, 0.75, 0.90),
     MatchClass(16, 0.85, 0.92),
     MatchClass(24, 0.94, 0.94),
     MatchClass(64, 0.94, 0.97),

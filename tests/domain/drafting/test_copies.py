@@ -15,7 +15,10 @@ from tensorfold.domain.windows import chain
 TEXT = list(range(1000, 1400))
 
 
-def open_source(settings: CopySettings | None = None) -> CopySource:
+STRICT = CopySettings(enter_match=8, base_drafts=7, misses=4, silence=16)
+
+
+def open_source(settings: CopySettings = STRICT) -> CopySource:
     return CopySourceFactory(settings).open(())
 
 
@@ -41,10 +44,26 @@ def miss(source: CopySource, tokens: list[int]) -> list[int]:
     return [*grown, *tokens[-8:]]
 
 
-def test_nothing_is_offered_before_eight_ids_match() -> None:
+def test_nothing_is_offered_before_enough_ids_match() -> None:
     source = open_source()
     assert source.propose(TEXT + TEXT[:7], 7) is None
     assert source.propose(TEXT + TEXT[:8], 7) is not None
+
+
+def test_two_matching_ids_are_enough_for_a_cautious_copy_of_sixteen_rows() -> None:
+    source = CopySourceFactory().open(())
+    assert source.propose(TEXT + TEXT[:1], 127) is None
+    offer = source.propose(TEXT + TEXT[:2], 127)
+    assert offer is not None and len(offer) == 15
+    assert offer.expected < 0.6
+
+
+def test_eight_cautious_copies_in_a_row_that_land_nothing_bring_four_silent_rounds() -> None:
+    source, tokens = CopySourceFactory().open(()), TEXT + TEXT[:8]
+    for _ in range(8):
+        assert source.silent_rounds == 0
+        tokens = miss(source, tokens)
+    assert source.silent_rounds == 4
 
 
 def test_a_copy_holds_what_followed_the_match() -> None:
@@ -230,7 +249,7 @@ def test_a_merged_window_counts_the_copys_own_part() -> None:
 
 
 def test_streams_of_one_factory_share_what_landed_and_nothing_else() -> None:
-    factory = CopySourceFactory()
+    factory = CopySourceFactory(STRICT)
     first, second, tokens = factory.open(()), factory.open(()), TEXT + TEXT[:8]
     for _ in range(4):
         tokens = miss(first, tokens)

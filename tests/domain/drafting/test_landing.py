@@ -15,14 +15,16 @@ def test_a_confident_match_begins_at_ninety_four_in_a_hundred_a_draft() -> None:
 
 def test_shorter_matches_begin_lower() -> None:
     curve = LandingCurve()
-    firsts = [curve.chances(length, 1)[0] for length in (8, 15, 16, 23, 24, 63, 64)]
-    assert firsts == [0.75, 0.75, 0.85, 0.85, 0.94, 0.94, 0.94]
-    assert curve.chances(8, 3) == pytest.approx([0.75, 0.75 * 0.88, 0.75 * 0.88**2])
+    firsts = [curve.chances(length, 1)[0] for length in (2, 3, 4, 5, 7, 8, 11, 12, 15, 16, 23, 24, 63, 64)]
+    assert firsts == [0.25, 0.35, 0.35, 0.50, 0.50, 0.60, 0.60, 0.75, 0.75, 0.85, 0.85, 0.94, 0.94, 0.94]
+    laters = [curve.chances(length, 2)[1] / curve.chances(length, 2)[0] for length in (2, 3, 5, 8, 12, 16, 24, 64)]
+    assert laters == pytest.approx([0.50, 0.60, 0.75, 0.85, 0.90, 0.92, 0.94, 0.97])
+    assert curve.chances(8, 3) == pytest.approx([0.60, 0.60 * 0.85, 0.60 * 0.85**2])
     assert curve.chances(64, 2)[1] == pytest.approx(0.94 * 0.97)
 
 
 def test_a_match_shorter_than_every_class_counts_as_the_first() -> None:
-    assert LandingCurve().chances(2, 4) == LandingCurve().chances(8, 4)
+    assert LandingCurve().chances(1, 4) == LandingCurve().chances(2, 4)
 
 
 def test_a_wider_question_repeats_the_narrow_answer() -> None:
@@ -110,7 +112,7 @@ def test_classes_out_of_order_are_refused(leasts: tuple[int, ...]) -> None:
 
 
 def test_the_own_contexts_classes_begin_where_copies_do() -> None:
-    assert [c.least for c in OWN_CONTEXT_CLASSES] == [8, 16, 24, 64]
+    assert [c.least for c in OWN_CONTEXT_CLASSES] == [2, 3, 5, 8, 12, 16, 24, 64]
 
 
 def _steps(chances: tuple[float, ...]) -> list[float]:
