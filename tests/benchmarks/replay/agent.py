@@ -11,7 +11,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tests.benchmarks.replay.code_edits import reworked
+from tests.benchmarks.replay.code_edits import rearranged, renamed
 from tests.benchmarks.replay.speech import Speech
 from tests.benchmarks.replay.workload import Request, shared
 
@@ -96,16 +96,14 @@ class Session:
         self.requests: list[Request] = []
 
     def work(self, paths: list[str]) -> list[Request]:
-        """The whole session: look around, then read, change and test each of `paths`, and say what was done."""
+        """The whole session: look around, read, edit, rewrite and test each of `paths`, and say what was done."""
         self._call(_LOOK, "list_files", "\n".join(sorted(self._project.files)))
-        for number, path in enumerate(paths):
+        for path in paths:
             self._call(_READ, "read_file", self._project.files[path], path=path)
-            for _ in range(2):
-                self._replace(path)
+            self._replace(path)
             self._test(path)
-            if number % 2 == 0:
-                self._rewrite(path)
-                self._test(path)
+            self._rewrite(path)
+            self._test(path)
             self._write_tests(path)
             self._test(_test_path(path))
         self._say(_DONE.format(files=", ".join(paths), last=self._rng.choice(_LAST)))
@@ -115,12 +113,12 @@ class Session:
         lines = self._project.files[path].split("\n")
         at = self._rng.randrange(max(1, len(lines) - 8))
         old = "\n".join(lines[at : at + self._rng.randint(3, 8)])
-        new = reworked(old, 3, self._rng)
+        new = rearranged(renamed(old, 1, self._rng), 8, self._rng)
         self._project.files[path] = self._project.files[path].replace(old, new, 1)
         self._call(_REPLACE, "replace", f"Replaced 1 place in {path}.", path=path, old=old, new=new)
 
     def _rewrite(self, path: str) -> None:
-        content = reworked(self._project.files[path], 25, self._rng)
+        content = rearranged(renamed(self._project.files[path], 3, self._rng), 40, self._rng)
         self._project.files[path] = content
         answer = f"Wrote {len(content)} characters to {path}."
         self._call(_WRITE, "write_file", answer, path=path, content=content)

@@ -26,12 +26,12 @@ def _fixed() -> Policy:
 
 def _suffix() -> Policy:
     factory = SuffixFactory()
-    return WithSource(SUFFIX, factory, factory.remember)
+    return WithSource(SUFFIX, factory, factory.remember, replies=True)
 
 
 def _suffix_alone() -> Policy:
     factory = SuffixFactory()
-    return WithSource(SUFFIX_ALONE, factory, factory.remember, own_context=False)
+    return WithSource(SUFFIX_ALONE, factory, factory.remember, replies=True, own_context=False)
 
 
 def _ngrams() -> Policy:

@@ -22,8 +22,8 @@ class Policy(Protocol):
         """The sources of a stream, first asked first; the last is the one whose look-ups are timed and counted."""
         ...
 
-    def remember(self, run: Sequence[int]) -> None:
-        """Take in what a request read and wrote."""
+    def remember(self, run: Sequence[int], reply: int) -> None:
+        """Take in what a request read and wrote; the last `reply` ids were written."""
         ...
 
 
@@ -35,21 +35,27 @@ class Off:
     def __init__(self) -> None:
         self.sources: tuple[DraftSourceFactory, ...] = (CopySourceFactory(),)
 
-    def remember(self, run: Sequence[int]) -> None:
+    def remember(self, run: Sequence[int], reply: int) -> None:
         """Nothing is kept."""
 
 
 class WithSource:
-    """As off, with one more source; `keep` is told of every run."""
+    """As off, with one more source; `keep` is told of every run, or of its reply alone.
 
-    def __init__(self, name: str, factory: DraftSourceFactory, keep: Keep, *, own_context: bool = True) -> None:
+    Without `own_context` the source stands for copies from the stream's own context too.
+    """
+
+    def __init__(
+        self, name: str, factory: DraftSourceFactory, keep: Keep, *, replies: bool = False, own_context: bool = True
+    ) -> None:
         self.name = name
         self.sources: tuple[DraftSourceFactory, ...] = (*((CopySourceFactory(),) if own_context else ()), factory)
         self._keep = keep
+        self._replies = replies
 
-    def remember(self, run: Sequence[int]) -> None:
-        """Add a run to what the source looks in."""
-        self._keep(run)
+    def remember(self, run: Sequence[int], reply: int) -> None:
+        """Add a run, or its reply, to what the source looks in."""
+        self._keep(run[len(run) - reply :] if self._replies else run)
 
 
 class Keep(Protocol):

@@ -31,16 +31,16 @@ from tests.benchmarks.replay.workload import Request, Workload
 def replay(workload: Workload, policy: Policy, machine: Machine, vocabulary: int) -> Tally:
     """Every stream of `workload` in turn under `policy`. Raises RuntimeError when a source or the planning failed."""
     for run in workload.foreign:
-        policy.remember(run)
+        policy.remember(run, len(run))
     for request in workload.before:
-        policy.remember(request.run)
+        policy.remember(request.run, len(request.reply))
     server = Server(policy, machine, vocabulary)
     for seed, request in enumerate(workload.warming, start=len(workload.streams)):
         server.run(request, seed)
     server.forget_counts()
     for seed, request in enumerate(workload.streams):
         server.run(request, seed)
-        policy.remember(request.run)
+        policy.remember(request.run, len(request.reply))
     return server.tally
 
 

@@ -17,6 +17,13 @@ from tests.benchmarks.replay.workload import Request, Workload, shared
 EDIT_GAPS = (40, 80, 200, 400)
 EDITED_IDS = 2500
 AGENT_FILE_CHARACTERS = 9000
+PROJECTS: tuple[tuple[tuple[str, ...], Dialect], ...] = (
+    (("json", "wsgiref"), as_json),
+    (("email", "concurrent"), as_marks),
+    (("sqlite3", "xml"), as_json),
+    (("asyncio",), as_marks),
+)
+"""Packages of the library that make a project, and how the model that works on it writes calls."""
 SYSTEM = "You are a helpful assistant who answers briefly and exactly."
 
 
@@ -53,15 +60,11 @@ def file_edit(speech: Speech, every: int) -> Workload:
 
 
 def agent_loop(speech: Speech) -> Workload:
-    """A second session on each of two projects, after the first was recorded."""
-    first, second = zip(
-        _sessions(speech, "json", "wsgiref", as_json, random.Random(1)),
-        _sessions(speech, "email", "concurrent", as_marks, random.Random(2)),
-        strict=True,
-    )
-    before = tuple(request for session in first for request in session)
-    streams = tuple(request for session in second for request in session)
-    about = f"second sessions on two projects, {len(streams)} steps; one model writes JSON calls, one marks"
+    """A second session on each project, after the first was recorded."""
+    sessions = [_sessions(speech, files, write, random.Random(seed)) for seed, (files, write) in enumerate(PROJECTS)]
+    before = tuple(request for first, _ in sessions for request in first)
+    streams = tuple(request for _, second in sessions for request in second)
+    about = f"second sessions on {len(PROJECTS)} projects, {len(streams)} steps; half the models write calls as JSON"
     return Workload("agent", about, before, streams)
 
 
@@ -108,10 +111,10 @@ MAKERS: dict[str, Maker] = {
 
 
 def _sessions(
-    speech: Speech, first: str, second: str, write: Dialect, rng: random.Random
+    speech: Speech, packages: tuple[str, ...], write: Dialect, rng: random.Random
 ) -> tuple[list[Request], list[Request]]:
-    """Two sessions on a project of two of the library's packages, in one dialect of calls."""
-    files = {path: text for name in (first, second) for path, text in package(name).items()}
+    """Two sessions on a project of some of the library's packages, in one dialect of calls."""
+    files = {path: text for name in packages for path, text in package(name).items()}
     sized = {path: text for path, text in files.items() if 1500 <= len(text) <= AGENT_FILE_CHARACTERS}
     project = Project(sized)
     paths = sorted(sized)

@@ -1,4 +1,4 @@
-"""Suffix decoding as its authors describe it: one suffix structure over earlier requests, one over the present one.
+"""Suffix decoding as its authors describe it: one suffix structure over earlier replies, one over this request.
 
 For each end of the stream that occurred before, the likeliest ids that followed it are walked along: a draft's
 probability is the share of the occurrences that went on with it, times that of the draft before. A walk is at most
@@ -22,13 +22,13 @@ Walk = tuple[float, list[int], list[float]]
 
 
 class SuffixFactory:
-    """Opens sources that share the structure over earlier requests."""
+    """Opens sources that share the structure over earlier replies."""
 
     def __init__(self) -> None:
         self._earlier = SuffixAutomaton()
 
     def remember(self, run: Sequence[int]) -> None:
-        """Take in an earlier request."""
+        """Take in an earlier reply."""
         self._earlier.add(run)
 
     def open(self, prompt: Sequence[int], widths: Widths = CHAINS) -> SuffixSource:
