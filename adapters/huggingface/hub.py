@@ -8,7 +8,7 @@ front of a whole one. The library's own downloads keep no part of a file that br
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tensorfold.adapters.huggingface.cache_folder import COMMIT, MAIN, RepositoryFolder
@@ -158,7 +158,7 @@ class HuggingFaceHub:
         self._require_room(folder, commit, wanted)
         todo = [file for file in wanted if not folder.holds(commit, file.name, file.size)]
         if todo:
-            left = sum(file.size for file in todo)
+            left = sum(file.size for file in _by_content(todo))
             say(f"{folder.repo}: {len(todo)} of {len(wanted)} files are not here yet, {_size(left)}")
         self._take(folder, commit, wanted, say, on_transfer)
         if missing := self._parts.missing(snapshot):
@@ -172,9 +172,9 @@ class HuggingFaceHub:
         say: Say,
         on_transfer: OnTransfer | None,
     ) -> None:
-        """Bring those that are not here; what is told counts all of them."""
-        todo = [file for file in files if not folder.holds(commit, file.name, file.size)]
-        total = sum(file.size for file in files)
+        """Bring those that are not here; what is told counts all of them, each content once."""
+        todo = _by_content(file for file in files if not folder.holds(commit, file.name, file.size))
+        total = sum(file.size for file in _by_content(files))
         here = total - sum(file.size for file in todo)
 
         def tell(moved: Transfer) -> None:
@@ -184,10 +184,13 @@ class HuggingFaceHub:
         tell(Transfer(0, total))
         if todo:
             self._transfers.run(Job(folder, commit, todo, say, tell))
+        for file in files:
+            if not folder.holds(commit, file.name, file.size):
+                folder.link(commit, file.name, file.digest)
 
     def _require_room(self, folder: RepositoryFolder, commit: str, files: list[RemoteFile]) -> None:
         needed = 0
-        for file in files:
+        for file in _by_content(files):
             if not folder.holds(commit, file.name, file.size) and not folder.blob(file.digest).is_file():
                 partial = folder.partial(file.digest)
                 needed += file.size - (partial.stat().st_size if partial.is_file() else 0)
@@ -207,6 +210,11 @@ class HuggingFaceHub:
             f"{_what(repo, revision)} is not complete on this machine{lacks}, and HF_HUB_OFFLINE forbids asking the "
             "hub; unset it to download the rest."
         )
+
+
+def _by_content(files: Iterable[RemoteFile]) -> list[RemoteFile]:
+    """One file of each content: two names may stand for the same bytes, which come once."""
+    return list({file.digest: file for file in files}.values())
 
 
 def _what(repo: str, revision: str | None) -> str:

@@ -134,3 +134,9 @@ def test_values_of_any_kind_as_a_model_type_name_no_family() -> None:
     kinds: tuple[Any, ...] = (None, 7, [], {}, "x")
     for kind in kinds:
         assert PARTS.first("o/n", {"model_type": kind}, {CONFIG: 1}) == (CONFIG,)
+
+
+def test_a_served_family_without_weights_lacks_them(tmp_path: Path) -> None:
+    folder = servable(tmp_path / "model")
+    with pytest.raises(RefusedError, match=r"lacks model.safetensors on the hub"):
+        PARTS.weights("o/n", folder, {CONFIG: 1, TOKENIZER: 1, "pytorch_model.bin": 1})

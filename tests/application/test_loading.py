@@ -9,7 +9,7 @@ import pytest
 
 from tensorfold.application.catalogue import served_name
 from tensorfold.application.counters import Counters
-from tensorfold.application.loading import check_tokenizer, describe, load_engine
+from tensorfold.application.loading import check_config, check_tokenizer, describe, load_engine
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.families.storage import TensorHeader
@@ -139,3 +139,21 @@ def test_a_model_is_served_under_its_own_name_unless_told_otherwise(tmp_path: Pa
     assert served_name("owner/name@main", "") == "name"
     assert served_name(str(tmp_path), "") == tmp_path.name
     assert served_name("demo", "mine") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("changes", "backend", "context", "says"),
+    [
+        ({}, "cuda", None, "--backend mlx"),
+        ({}, "mlx", 1 << 20, r"--context 1048576 does not fit"),
+        ({"model_type": "gemma4"}, "mlx", None, "Gemma 4 26B-A4B is not served by this version"),
+        ({"quantization_config": {"quant_method": "awq"}}, "mlx", None, "quant_method 'awq'"),
+    ],
+)
+def test_a_configuration_alone_is_refused_before_anything_is_downloaded(
+    changes: dict[str, Any], backend: str, context: int | None, says: str
+) -> None:
+    config = dict(facts().config)
+    assert check_config(config, "mlx", None) == describe(facts(), "mlx", None).plan
+    with pytest.raises(RefusedError, match=says):
+        check_config(config | changes, backend, context)

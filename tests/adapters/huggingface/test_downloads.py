@@ -310,3 +310,18 @@ def test_a_drafter_of_no_known_family_brings_all_its_weights_and_needs_no_tokeni
     hub = hub_over(server, tmp_path)
     assert contents(hub.fetch("org/drafter", None, quiet)) == drafter
     assert hub.cached("org/drafter", None) is not None
+
+
+def test_a_cache_may_lie_below_any_name(server: HubServer, tmp_path: Path) -> None:
+    hub = hub_over(server, tmp_path / "žluťoučký kůň, 数学")
+    assert contents(hub.fetch(REPO, None, quiet)) == FILES and hub.cached(REPO, None) is not None
+
+
+def test_two_names_of_the_same_bytes_bring_them_once(server: HubServer, tmp_path: Path) -> None:
+    same = dict.fromkeys(("a.safetensors", "b.safetensors", "c.safetensors"), b"the same bytes" * 9000)
+    files = {"config.json": config_of(FILES, model_type="dflash"), **same}
+    server.add("org/drafter", files)
+    moved: list[Transfer] = []
+    folder = hub_over(server, tmp_path).fetch("org/drafter", None, quiet, moved.append)
+    assert contents(folder) == files and server.weights_asked() == 14 * 9000
+    assert moved[-1] == Transfer(14 * 9000 + len(files["config.json"]), 14 * 9000 + len(files["config.json"]))
