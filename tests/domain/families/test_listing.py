@@ -53,7 +53,8 @@ def test_backends_say_what_they_can_run() -> None:
 def test_a_config_that_no_backend_runs_has_no_plan() -> None:
     with pytest.raises(ConfigError, match="hidden_size"):
         listing.first_plan(PLAIN.config() | {"hidden_size": 0})
-    for kind in (None, "gemma4", []):
+    kinds: tuple[object, ...] = (None, "gemma4", [])
+    for kind in kinds:
         with pytest.raises(ConfigError):
             listing.first_plan({"model_type": kind})
 
