@@ -45,6 +45,7 @@ class HttpSettings:
 
     `keys` holds (label, key) pairs and `key_file` is where others come from; with neither the server is open. Browser
     pages of `origins` may use it, those of every origin where one is `*`. `metrics_open` shows metrics without a key.
+    `request_log` is a file that bodies of requests are appended to.
     """
 
     host: str = "127.0.0.1"
@@ -54,6 +55,7 @@ class HttpSettings:
     key_file: Path | None = None
     origins: tuple[str, ...] = ()
     metrics_open: bool = False
+    request_log: Path | None = None
 
     @property
     def needs_key(self) -> bool:

@@ -19,6 +19,7 @@ from tensorfold.application.ports.checkpoints import CheckpointReader, ModelHub,
 from tensorfold.application.ports.installation import Installation, UpdateMemory
 from tensorfold.application.ports.keys import KeyFile
 from tensorfold.application.ports.machine import Clock
+from tensorfold.application.ports.request_file import RequestFile
 from tensorfold.application.ports.services import ReleaseFeed
 from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
 from tensorfold.application.pulling import Puller
@@ -135,6 +136,12 @@ def _key_file(path: Path) -> KeyFile:
     return FolderKeyFile(path)
 
 
+def _request_file(path: Path, variable: str) -> RequestFile:
+    from tensorfold.adapters.filesystem.request_file import PlainRequestFile
+
+    return PlainRequestFile(path, variable)
+
+
 class Container(containers.DeclarativeContainer):
     """Every service a command may need, each built once."""
 
@@ -156,3 +163,4 @@ class Container(containers.DeclarativeContainer):
     release_feed: providers.Provider[ReleaseFeed] = providers.Factory(_release_feed)
     update_memory: providers.Provider[UpdateMemory] = providers.Singleton(_update_memory, cache)
     key_file: providers.Provider[KeyFile] = providers.Factory(_key_file)
+    request_file: providers.Provider[RequestFile] = providers.Factory(_request_file)

@@ -152,6 +152,7 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             key_file=key_file(getattr(flags, "api_key_file", None)),
             origins=tuple(origin(given) for given in getattr(flags, "cors", None) or ()),
             metrics_open=getattr(flags, "metrics_open", False),
+            request_log=request_log(environment.get("TENSORFOLD_REQUEST_LOG", "")),
         ),
         generation=GenerationFlags(
             temperature=getattr(flags, "temperature", None),
@@ -228,6 +229,11 @@ def api_keys(given: Sequence[str], listed: str) -> tuple[tuple[str, str], ...]:
 def key_file(text: str | None) -> Path | None:
     """The file of `--api-key-file` as an absolute path, `~` expanded. Raises RefusedError."""
     return None if text is None else own_path("--api-key-file", text, "file")
+
+
+def request_log(text: str) -> Path | None:
+    """The file of TENSORFOLD_REQUEST_LOG; blank is none. Raises RefusedError."""
+    return own_path("TENSORFOLD_REQUEST_LOG", text, "file") if text.strip() else None
 
 
 def origin(text: str) -> str:

@@ -13,9 +13,10 @@ import shlex
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tensorfold import __version__
 from tensorfold.application.chat import ChatService
@@ -41,6 +42,7 @@ from tensorfold.entrypoints.cli.opening import (
 )
 from tensorfold.entrypoints.cli.record import open_record, recall_line
 from tensorfold.entrypoints.cli.release_notices import say_first_serve, start_release_check
+from tensorfold.entrypoints.cli.request_log import taken_by
 from tensorfold.entrypoints.cli.signals import EndAskedError, Signals
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.http.access_log import AccessRecord
@@ -74,7 +76,7 @@ def serve(flags: argparse.Namespace, signals: Signals) -> int:
     signals.on_stacks(dump_stacks)
     settings = run_settings(flags, os.environ)
     container = Container(cache=settings.cache)
-    server = _listen(settings)
+    server = _listen(settings, taken_by(settings.http.request_log, container, warn))
     try:
         with keys_from(settings.http.key_file, container, server.keys, signals, say):
             server.start()
@@ -84,7 +86,7 @@ def serve(flags: argparse.Namespace, signals: Signals) -> int:
         server.stop(0.0)
 
 
-def _listen(settings: RunSettings) -> HttpServer:
+def _listen(settings: RunSettings, taken: Callable[[Mapping[str, Any]], None]) -> HttpServer:
     if (warning := exposure_warning(settings.http)) is not None:
         warn(warning)
     limits = HttpLimits.for_load(settings.engine.parallel, settings.engine.queue)
@@ -96,6 +98,7 @@ def _listen(settings: RunSettings) -> HttpServer:
             recall=settings.recall is not None,
             log=_tell,
             log_fault=_tell_fault,
+            taken=taken,
         )
     except ListenError as refusal:
         raise RefusedError(refusal.message) from None

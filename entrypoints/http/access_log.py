@@ -41,10 +41,12 @@ AccessLog = Callable[[AccessRecord], None]
 
 
 def _reply(outcome: Outcome) -> list[str]:
+    named = [f"id={outcome.reply}"] if outcome.reply else []
     if outcome.done is None:
-        return [f"end={outcome.ending}"]
+        return [*named, f"end={outcome.ending}"]
     stats = outcome.done.stats
     return [
+        *named,
         f"prompt={stats.prompt_tokens}",
         f"cached={stats.cached_tokens}",
         f"tokens={stats.completion_tokens}",
@@ -52,6 +54,7 @@ def _reply(outcome: Outcome) -> list[str]:
         f"finish={outcome.done.finish_reason}",
         f"tok/s={stats.tokens_per_second:.1f}",
         f"ttft={stats.ttft_s:.3f}s",
+        f"prefill={stats.prefill_s:.3f}s",
         f"rounds={stats.rounds}",
         f"drafts={stats.accepted}/{stats.drafted}",
     ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import falcon
 
+from tensorfold.application.listeners import harmless
 from tensorfold.entrypoints.http import error_handlers
 from tensorfold.entrypoints.http.access import METRICS_PATHS, Authentication, CrossOrigin, HostCheck, Paths
 from tensorfold.entrypoints.http.access_log import AccessLog, AccessLogger
@@ -51,8 +52,11 @@ def create_app(
     log: AccessLog,
     log_fault: FaultLog,
     pump: Pump | None = None,
+    taken: Callable[[Mapping[str, Any]], None] = lambda body: None,
 ) -> App:
     """The application. `log` is told of every request, `log_fault` of every error that is ours.
+
+    `taken` gets the body of every request that began a reply, but for those in the background.
 
     Without a `pump` every request's own thread takes its reply's events.
     """
@@ -66,7 +70,7 @@ def create_app(
     ]
     app: App = falcon.App(middleware=before)
     error_handlers.install(app, log_fault)
-    desk = Desk(services, gate, limits, access, log_fault, pump)
+    desk = Desk(services, gate, limits, access, log_fault, pump, harmless(taken))
     models = Models(services)
     health = HealthRoute(services, gate, exposure.keys, version)
     recall = RecallRoute(services)

@@ -51,13 +51,17 @@ class ChatRequest(GenerationFields):
         check_tool_choice(self.tool_choice, self.tools)
         return self
 
+    @property
+    def in_background(self) -> bool:
+        """As its priority says, or because it only asks for a title."""
+        return super().in_background if self.priority is not None else is_title_request(self.messages, self.tools)
+
     def order(self, label: str) -> ChatOrder:
         """The application's view; `label` names the key that asked."""
         tools = None if self.tool_choice == "none" or not self.tools else self.tools
-        background = is_title_request(self.messages, self.tools)
         return ChatOrder(
             messages=self.messages,
             tools=tools,
             template_variables=template_variables(self.chat_template_kwargs, self.reasoning_effort),
-            options=self.options(label=label, background=background),
+            options=self.options(label=label),
         )

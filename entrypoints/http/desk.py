@@ -6,7 +6,7 @@ Whatever happens between, the place is given back once, the reply is cancelled a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import falcon
@@ -53,6 +53,7 @@ class Desk:
     access: AccessLogger
     log_fault: FaultLog
     pump: Pump | None = None
+    taken: Callable[[Mapping[str, Any]], None] = lambda body: None
 
     def serve(
         self,
@@ -66,7 +67,8 @@ class Desk:
         watch = watch_client(req, self.gate, self.limits)
         self.gate.enter()
         try:
-            request, start = read(read_object(req, self.limits.body_bytes), req.context.label)
+            body = read_object(req, self.limits.body_bytes)
+            request, start = read(body, req.context.label)
             if watch.gone():
                 raise ClientLeftError
             reply = start(chat)
@@ -76,6 +78,8 @@ class Desk:
         except BaseException:
             self.gate.leave()
             raise
+        if not request.in_background:
+            self.taken(body)
         if request.stream:
             self._stream(req, resp, request, reply, shape, watch)
         else:
@@ -90,16 +94,23 @@ class Desk:
         shape: Shape,
         watch: Watch,
     ) -> None:
+        envelope = self._envelope(request, reply, shape.prefix, shape.chunk)
+
         def on_end(outcome: Outcome) -> None:
             self.gate.leave(disconnected=outcome.ending == "left")
-            self.access.streamed(req, outcome)
+            self.access.streamed(req, replace(outcome, reply=envelope.id))
 
         def on_fault(broken: BaseException) -> None:
             self.log_fault(f"{req.method} {shown(req.path)}", broken)
 
-        frames = shape.frames(self._envelope(request, reply, shape.prefix, shape.chunk))
         stream = ReplyStream(
-            reply, frames, self._shown(request), watch, pump=self.pump, on_end=on_end, on_fault=on_fault
+            reply,
+            shape.frames(envelope),
+            self._shown(request),
+            watch,
+            pump=self.pump,
+            on_end=on_end,
+            on_fault=on_fault,
         )
         resp.content_type = "text/event-stream; charset=utf-8"
         resp.set_headers(STREAM_HEADERS)
@@ -114,10 +125,11 @@ class Desk:
         shape: Shape,
         watch: Watch,
     ) -> None:
+        envelope = self._envelope(request, reply, shape.prefix, shape.whole)
         try:
             whole = collect(reply, watch, self.pump)
         except ClientLeftError:
-            self._left(req, resp)
+            self._left(req, resp, envelope.id)
             return
         except BaseException:
             self.gate.leave()
@@ -125,13 +137,12 @@ class Desk:
         finally:
             reply.cancel()
         self.gate.leave()
-        req.context.outcome = Outcome("done", whole.done)
-        envelope = self._envelope(request, reply, shape.prefix, shape.whole)
+        req.context.outcome = Outcome("done", whole.done, envelope.id)
         resp.data = shape.body(envelope, reply, whole, self._shown(request))
 
-    def _left(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def _left(self, req: falcon.Request, resp: falcon.Response, reply: str = "") -> None:
         self.gate.leave(disconnected=True)
-        req.context.outcome = Outcome("left")
+        req.context.outcome = Outcome("left", reply=reply)
         resp.status = CLIENT_LEFT
         resp.data = b""
 

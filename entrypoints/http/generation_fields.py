@@ -142,8 +142,13 @@ class GenerationFields(BaseModel):
         """Whether every chunk carries the usage so far."""
         return self.include_usage and bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
-    def options(self, *, label: str, background: bool = False) -> ReplyOptions:
-        """The application's view of these fields; an explicit priority wins over `background`."""
+    @property
+    def in_background(self) -> bool:
+        """Whether others may pass in the queue."""
+        return self.priority == "background"
+
+    def options(self, *, label: str) -> ReplyOptions:
+        """The application's view of these fields."""
         return ReplyOptions(
             max_tokens=self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens,
             temperature=self.temperature,
@@ -154,6 +159,6 @@ class GenerationFields(BaseModel):
             stops=self.stop,
             ignore_eos=bool(self.ignore_eos),
             draft=self.draft is not False,
-            background=background if self.priority is None else self.priority == "background",
+            background=self.in_background,
             label=label,
         )

@@ -12,10 +12,14 @@ Ending = Literal["done", "failed", "cut", "left"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`done`: whole. `failed`: an error. `cut`: the server ended it. `left`: its client did."""
+    """`done`: whole. `failed`: an error. `cut`: the server ended it. `left`: its client did.
+
+    `reply` is the id that the client was given; empty where no reply was begun.
+    """
 
     ending: Ending
     done: ReplyDone | None = None
+    reply: str = ""
 
 
 @dataclass(frozen=True, slots=True)

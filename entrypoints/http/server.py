@@ -7,6 +7,8 @@ second, `stop`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tensorfold.application.listeners import harmless
 from tensorfold.application.settings import HttpSettings
@@ -31,6 +33,7 @@ class HttpServer:
     """Serves one model. Raises ListenError when the address cannot be listened on, before anything is loaded.
 
     A log that cannot be written loses its lines and costs no request anything. `recall`: a record will be shown.
+    `taken` gets the bodies of requests that began a reply.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class HttpServer:
         recall: bool = False,
         log: AccessLog = lambda record: None,
         log_fault: FaultLog = lambda where, broken: None,
+        taken: Callable[[Mapping[str, Any]], None] = lambda body: None,
     ) -> None:
         log, log_fault = harmless(log), harmless(log_fault)
         sockets = open_sockets(settings.host, settings.port)
@@ -63,6 +67,7 @@ class HttpServer:
             log=log,
             log_fault=log_fault,
             pump=self._pump,
+            taken=taken,
         )
         self._web = WebServer(app, sockets, limits, log_fault)
 

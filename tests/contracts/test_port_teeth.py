@@ -13,7 +13,7 @@ from tests.contracts.drafts.liars import ACCEPTANCE_LIES, DRAFT_LIES
 from tests.contracts.test_ports import SUITES
 from tests.contracts.text.liars import GRAMMAR_LIES, TEMPLATE_LIES, TOKENIZER_LIES
 from tests.contracts.world.liars import LINK_LIES, MACHINE_LIES, RECALL_LIES, SERVICE_LIES, SNAPSHOT_LIES, SOURCE_LIES
-from tests.contracts.world.update_liars import KEY_LIES, UPDATE_LIES
+from tests.contracts.world.update_liars import KEY_LIES, REQUEST_LIES, UPDATE_LIES
 
 PORT_LIES = (
     *TOKENIZER_LIES,
@@ -25,6 +25,7 @@ PORT_LIES = (
     *LINK_LIES,
     *SERVICE_LIES,
     *KEY_LIES,
+    *REQUEST_LIES,
     *UPDATE_LIES,
     *SOURCE_LIES,
     *DRAFT_LIES,

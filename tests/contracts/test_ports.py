@@ -13,7 +13,7 @@ from tests.contracts.candidates import Candidate, checks_of
 from tests.contracts.drafts import acceptance_checks, source_checks
 from tests.contracts.registry_drafts import ACCEPTANCE_RULES, SOURCES
 from tests.contracts.registry_text import GRAMMARS, TEMPLATES, TOKENIZERS
-from tests.contracts.registry_updates import KEY_FILES, UPDATES
+from tests.contracts.registry_updates import KEY_FILES, REQUEST_FILES, UPDATES
 from tests.contracts.registry_world import HUBS, LINKS, MACHINES, PACKAGES, READERS, RECALLS, SERVICES, SNAPSHOTS
 from tests.contracts.text import grammar_checks, template_checks, tokenizer_checks
 from tests.contracts.world import (
@@ -25,6 +25,7 @@ from tests.contracts.world import (
     machine_checks,
     package_checks,
     recall_checks,
+    request_checks,
     snapshot_checks,
     update_checks,
 )
@@ -39,6 +40,7 @@ SUITES: tuple[tuple[str, Sequence[Candidate[Any]], ModuleType], ...] = (
     ("link", LINKS, link_checks),
     ("service", SERVICES, feed_and_report_checks),
     ("key_file", KEY_FILES, key_checks),
+    ("request_file", REQUEST_FILES, request_checks),
     ("update", UPDATES, update_checks),
     ("reader", READERS, checkpoint_checks),
     ("hub", HUBS, hub_checks),

@@ -1,4 +1,4 @@
-"""Key files, memories and installations that break one promise each, and the check that must notice."""
+"""Key files, files of requests, memories and installations that break one promise each, and checks that notice."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 from tensorfold.application.ports.keys import KeyText
 from tests.contracts.lies import lying
 from tests.contracts.registry_updates import PLAIN
-from tests.contracts.world import key_checks, update_checks
+from tests.contracts.world import key_checks, request_checks, update_checks
 from tests.contracts.world.key_checks import KeySubject
+from tests.contracts.world.request_checks import RequestSubject
 from tests.contracts.world.update_checks import UpdateSubject
 from tests.fakes.installation import FakeInstallation, FakeUpdateMemory
 from tests.fakes.keys import FakeKeyFile
+from tests.fakes.request_file import FakeRequestFile
 
 Lie = tuple[Callable[[Any], None], Callable[[Path], Any]]
 
@@ -23,6 +25,18 @@ def _key_file(**lies: Callable[..., Any]) -> Callable[[Path], KeySubject]:
     def build(folder: Path) -> KeySubject:
         file = lying(FakeKeyFile, **lies)()
         return KeySubject(file, file.write)
+
+    return build
+
+
+def _request_file(**lies: Callable[..., Any]) -> Callable[[Path], RequestSubject]:
+    def build(folder: Path) -> RequestSubject:
+        file = lying(FakeRequestFile, **lies)()
+
+        def hinder(on: bool) -> None:
+            file.refusal = "is on a full disk" if on else None
+
+        return RequestSubject(file, file.data, hinder)
 
     return build
 
@@ -45,6 +59,20 @@ KEY_LIES: tuple[Lie, ...] = (
         _key_file(stamp=lambda self: None if self.data is None else (len(self.data),)),
     ),
     (key_checks.a_file_that_is_gone_is_refused_by_name, _key_file(read=lambda self: KeyText(self.data or b""))),
+)
+REQUEST_LIES: tuple[Lie, ...] = (
+    (
+        request_checks.lines_stand_in_the_order_they_came,
+        _request_file(append=lambda self, line: self.lines.append(line[:65536])),
+    ),
+    (
+        request_checks.an_attempt_leaves_no_mark,
+        _request_file(append=lambda self, line: self.lines.append(line or b" ")),
+    ),
+    (
+        request_checks.what_cannot_be_written_is_refused_by_name_and_later_lines_are_taken,
+        _request_file(append=lambda self, line: self.lines.append(line) if self.refusal is None else None),
+    ),
 )
 UPDATE_LIES: tuple[Lie, ...] = (
     (

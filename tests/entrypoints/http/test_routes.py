@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -202,9 +204,40 @@ def test_the_log_has_one_line_per_request_and_no_word_of_a_prompt() -> None:
         assert "prompt=4 cached=1 tokens=4" in line
         assert "finish=stop" in line
         assert "drafts=3/4" in line
+        assert "ttft=0.750s prefill=0.500s" in line
+    for line, reply in zip(lines, server.chat.replies, strict=False):
+        assert f" id=chatcmpl-{reply.id} " in line
     assert "\n" not in "".join(lines)
     assert "WORD" not in "".join(lines)
     assert "secret" not in "".join(lines)
+
+
+def test_bodies_of_requests_that_began_a_reply_are_told_of_but_for_those_in_the_background() -> None:
+    told: list[Mapping[str, Any]] = []
+    server = in_process(taken=told.append)
+    title = {"messages": [{"role": "system", "content": "Make a title."}, *MESSAGES]}
+    bodies: list[dict[str, Any]] = [
+        {"messages": MESSAGES, "stream": True, "unknown": 1},
+        {"messages": MESSAGES, "priority": "foreground"},
+        title | {"priority": "foreground"},
+    ]
+    for body in bodies:
+        assert server.post(body).status_code == 200
+    assert server.post({"prompt": "a", "priority": "background"}, "/v1/completions").status_code == 200
+    assert server.post(title).status_code == 200
+    assert server.post({"messages": MESSAGES, "priority": "background"}).status_code == 200
+    assert server.post({"messages": MESSAGES, "max_tokens": 10**6}).status_code == 400
+    assert server.post({"messages": []}).status_code == 400
+    assert told == bodies
+
+
+def test_a_listener_of_bodies_that_fails_costs_no_reply() -> None:
+    def broken(body: Mapping[str, Any]) -> None:
+        raise RuntimeError
+
+    server = in_process(taken=broken)
+    assert server.ask().status_code == 200
+    assert server.gate.inside == 0
 
 
 def test_the_models_route_needs_no_json_of_the_client() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,6 +77,7 @@ def in_process(
     ring: KeyRing | None = None,
     measures: MeasureService | None = None,
     metrics_open: bool = False,
+    taken: Callable[[Mapping[str, Any]], None] = lambda body: None,
 ) -> InProcess:
     """An application over fakes. `keys` maps labels to keys, `ring` stands in their place."""
     chat, health, told = chat or FakeChat(), FakeHealth(), Told()
@@ -86,7 +87,16 @@ def in_process(
     if ready:
         services.install(chat, health, "fake", measures)
     exposure = Exposure(host, ring or KeyRing((keys or {}).items()), origins, metrics_open)
-    app = create_app(services, gate, exposure, limits, version=VERSION, log=told.access.append, log_fault=told.fault)
+    app = create_app(
+        services,
+        gate,
+        exposure,
+        limits,
+        version=VERSION,
+        log=told.access.append,
+        log_fault=told.fault,
+        taken=taken,
+    )
     client = falcon.testing.TestClient(app, headers={"Host": "localhost"})
     return InProcess(client, chat, health, gate, told)
 
