@@ -104,13 +104,13 @@ def paragraph(comparison: Comparison) -> list[str]:
     before, after = comparison.before, comparison.after
     old, new = _versions(before, after)
     first = after.rows[0]
-    records = dict.fromkeys(row.record for row in after.rows)
+    records = dict.fromkeys(f"{row.mode}: {row.record}" for row in after.rows)
     lines = [
         "### Measurements",
         "",
         f"`tensorfold bench` with {_cell(after.model)} on {_cell(after.machine)}, {_cell(after.backend)} backend: "
-        f"{first.replies} replies of {after.reply} tokens in a cell, prompts {after.prompts[:_SHORT_DIGEST]}, record "
-        f"{_cell('; '.join(records))}. Before: {_cell(before.version)}, {_cell(before.date)}; after: "
+        f"{first.replies} replies of {after.reply} tokens in a cell, prompts {after.prompts[:_SHORT_DIGEST]}. Record "
+        f"with {_cell('; '.join(records))}. Before: {_cell(before.version)}, {_cell(before.date)}; after: "
         f"{_cell(after.version)}, {_cell(after.date)}.",
         "",
         f"| Mode | Streams | Tokens/s, {old} | Tokens/s, {new} | Ratio | First token p50, ms |",

@@ -6,7 +6,6 @@ Every figure is finite; every text that could be shown is short and printable.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -240,12 +239,11 @@ class _Fields:
         return {word: _Fields(self._stated[key], self._name, self._at(word)) for word, key in names.items()}
 
     def figure(self, key: str) -> float:
-        """A finite number that is not negative."""
+        """A finite number that is not negative; NaN is not in any range."""
         value = self._stated.get(key)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or not 0 <= value <= MOST_FIGURE:
-            raise self._refused(self._at(key), f"a number from 0 to {MOST_FIGURE:g}")
-        return float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_FIGURE:
+            return float(value)
+        raise self._refused(self._at(key), f"a number from 0 to {MOST_FIGURE:g}")
 
     def figure_or_none(self, key: str) -> float | None:
         """The same, or null."""

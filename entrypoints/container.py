@@ -15,12 +15,13 @@ from tensorfold.application.catalogue import ModelSources
 from tensorfold.application.checkpoint_parts import CheckpointParts
 from tensorfold.application.describing import Describer
 from tensorfold.application.ports.backend import Backend
+from tensorfold.application.ports.benchmarks import BenchmarkFiles, ChatServer
 from tensorfold.application.ports.checkpoints import CheckpointReader, ModelHub, RefusedError, WeightPackage
 from tensorfold.application.ports.installation import Installation, UpdateMemory
 from tensorfold.application.ports.keys import KeyFile
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.request_file import RequestFile
-from tensorfold.application.ports.services import ReleaseFeed
+from tensorfold.application.ports.services import ReleaseFeed, ReportWriter
 from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
 from tensorfold.application.pulling import Puller
 from tensorfold.application.recall import RecallService
@@ -111,6 +112,36 @@ def _recall(
     )
 
 
+def _benchmark_files() -> BenchmarkFiles:
+    from tensorfold.adapters.filesystem.benchmark_files import FolderBenchmarkFiles
+
+    return FolderBenchmarkFiles()
+
+
+def _report_writer() -> ReportWriter:
+    from tensorfold.adapters.reports.writer import SvgReportWriter
+
+    return SvgReportWriter()
+
+
+def _chat_server(clock: Clock, url: str, key: str | None) -> ChatServer:
+    from tensorfold.adapters.servers.chat_server import HttpChatServer
+
+    return HttpChatServer(url, key, clock)
+
+
+def _machine() -> str:
+    from tensorfold.adapters.system.machine import machine_class
+
+    return machine_class()
+
+
+def _load() -> float | None:
+    from tensorfold.adapters.system.machine import load_average
+
+    return load_average()
+
+
 def _installation() -> Installation:
     from tensorfold import __version__
     from tensorfold.adapters.releases.installation import PackageInstallation
@@ -159,6 +190,11 @@ class Container(containers.DeclarativeContainer):
     backend: providers.Provider[Backend] = providers.Factory(_backend, cache=cache)
     sources: providers.Provider[tuple[DraftSourceFactory, ...]] = providers.Factory(_copies)
     recall: providers.Provider[RecallService] = providers.Factory(_recall, clock)
+    benchmark_files: providers.Provider[BenchmarkFiles] = providers.Singleton(_benchmark_files)
+    report_writer: providers.Provider[ReportWriter] = providers.Singleton(_report_writer)
+    chat_server: providers.Provider[ChatServer] = providers.Factory(_chat_server, clock)
+    machine: providers.Provider[str] = providers.Callable(_machine)
+    load: providers.Provider[float | None] = providers.Callable(_load)
     installation: providers.Provider[Installation] = providers.Singleton(_installation)
     release_feed: providers.Provider[ReleaseFeed] = providers.Factory(_release_feed)
     update_memory: providers.Provider[UpdateMemory] = providers.Singleton(_update_memory, cache)

@@ -256,6 +256,13 @@ def seed_salt(text: str) -> int:
         raise RefusedError(f"TENSORFOLD_SEED_SALT is {text[:40]!r}; it must be an integer, or blank for 0.") from None
 
 
+def server_key(key: str | None) -> str | None:
+    """The key of `--key`, for a server that somebody else may run. Raises RefusedError."""
+    if key is not None and not is_key(key):
+        raise RefusedError(f"--key holds a key that is not 1 to {MOST_KEY} printable ASCII characters without spaces.")
+    return key
+
+
 def update_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> UpdateSettings:
     """Settings of the release check and of `update`. Raises RefusedError."""
     off = environment.get("TENSORFOLD_NO_UPDATE_CHECK", "").strip().lower() in ("1", "true", "yes", "on")

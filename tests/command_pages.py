@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tensorfold.entrypoints.cli.parser import build
 from tests.tree import ROOT
 
-COMMANDS = ("serve", "pull", "models", "info", "update", "verify")
+COMMANDS = ("serve", "pull", "models", "info", "update", "verify", "bench")
 END = "<!-- end of flags -->"
 
 
@@ -63,7 +63,9 @@ def _name(action: argparse.Action) -> str:
 def _value(action: argparse.Action) -> str:
     if action.choices is not None:
         return "\\|".join(map(str, action.choices))
-    return action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    if isinstance(action.metavar, tuple):
+        return " ".join(action.metavar)
+    return action.metavar or action.dest.upper()
 
 
 def _default(action: argparse.Action) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tensorfold import __version__
+from tests.command_pages import COMMANDS
 from tests.tree import ROOMS, ROOT, files, imported, sources
 
 TABLE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -129,6 +130,8 @@ def test_commands_hand_the_environment_to_the_settings_and_nothing_else_reads_it
     }
     # The renderer's process empties its own, but for the time zone.
     assert reading - {"adapters/tokenization/render_child.py"} == {
+        "entrypoints/cli/bench_comparing.py",
+        "entrypoints/cli/bench_measuring.py",
         "entrypoints/cli/info.py",
         "entrypoints/cli/models.py",
         "entrypoints/cli/pull.py",
@@ -151,7 +154,7 @@ def test_mlx_is_asked_for_by_platform_and_in_its_least_version() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("--help",), ("--version",), *((c, "--help") for c in ("serve", "pull", "models", "info", "update", "verify"))],
+    [("--help",), ("--version",), *((c, "--help") for c in COMMANDS)],
 )
 def test_help_and_version_load_neither_mlx_nor_torch_nor_any_other_library(words: tuple[str, ...]) -> None:
     script = (

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tensorfold.adapters.reports.scale import labels, short, ticks
+from tensorfold.adapters.reports.scale import apart, labels, short, ticks
 from tensorfold.adapters.reports.svg import element, page, text
 
 WIDTH, HEIGHT = 760, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 92, 64
 _NOTE = 17
+_LINE = 13
 _COLOURS = ("#3a6ea5", "#d1742b", "#3f8f5b", "#8a5a9e", "#b5484d", "#6b6b6b")
 """Told apart by lightness too, for eyes that do not tell colours apart; lines have marks of their own as well."""
 _GREY, _INK, _FAINT = "#666666", "#1c1c1c", "#dddddd"
@@ -32,11 +33,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A title, its series, the unit of the axis, and (name, text) notes below."""
+    """A title, its series, the unit of their values, what the places are, and (name, text) notes below."""
 
     title: str
     series: tuple[Series, ...]
     unit: str = ""
+    across: str = ""
     notes: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -79,6 +81,9 @@ def draw(chart: Chart) -> str:
     parts = [text(chart.title, _LEFT, 28, size=17, weight="bold"), *_legend(chart)]
     if chart.unit:
         parts.append(text(chart.unit, _LEFT, _TOP - 14, size=12, fill=_GREY))
+    if chart.across:
+        middle = (_LEFT + WIDTH - _RIGHT) / 2
+        parts.append(text(chart.across, middle, HEIGHT - _BOTTOM + 42, size=12, fill=_GREY, anchor="middle"))
     parts += _axes(plane, marks)
     parts += _lines(chart, plane) if chart.is_lines else _bars(chart, plane)
     for number, (name, note) in enumerate(chart.notes):
@@ -91,6 +96,8 @@ def _said(chart: Chart) -> Iterator[str]:
     for series in chart.series:
         for place, value in series.values.items():
             yield f"{f'{series.name}, ' if series.name else ''}{place}: {short(value)} {chart.unit}".rstrip()
+    if chart.across:
+        yield f"places: {chart.across}"
     for name, note in chart.notes:
         yield f"{name}: {note}"
 
@@ -115,14 +122,17 @@ def _axes(plane: _Plane, marks: tuple[float, ...]) -> Iterator[str]:
 
 
 def _lines(chart: Chart, plane: _Plane) -> Iterator[str]:
-    for number, series in enumerate(chart.series):
-        colour = _colour(number)
-        points = [(plane.across(at), plane.up(value)) for at, value in enumerate(series.values.values())]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        yield element("polyline", points=path, fill="none", stroke=colour, stroke_width=2.5)
-        for (x, y), value in zip(points, series.values.values(), strict=True):
-            yield _mark(number, x, y, colour)
-            yield text(short(value), x, y - 9, size=11, fill=colour, anchor="middle", halo=True)
+    values = [tuple(series.values.values()) for series in chart.series]
+    for number, heights in enumerate(values):
+        path = " ".join(f"{plane.across(at):.1f},{plane.up(value):.1f}" for at, value in enumerate(heights))
+        yield element("polyline", points=path, fill="none", stroke=_colour(number), stroke_width=2.5)
+        for at, value in enumerate(heights):
+            yield _mark(number, plane.across(at), plane.up(value), _colour(number))
+    for at in range(len(plane.places)):
+        here = [heights[at] for heights in values]
+        for number, height in enumerate(apart([plane.up(value) for value in here], _LINE)):
+            label = short(here[number])
+            yield text(label, plane.across(at) + 7, height + 13, size=11, fill=_colour(number), halo=True)
 
 
 def _mark(number: int, x: float, y: float, colour: str) -> str:

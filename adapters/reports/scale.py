@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _STEPS = (1, 2, 2.5, 5, 10)
 _MARKS = 5
@@ -32,3 +33,28 @@ def short(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 1e-4 else f"{value:.1e}"
+
+
+def apart(heights: Sequence[float], least: float) -> list[float]:
+    """The heights in their order, moved as little as brings each two `least` apart."""
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    # Groups that touch are spread around the mean of their members; joining one may make it touch the next.
+    groups: list[list[int]] = []
+    for index in order:
+        groups.append([index])
+        while len(groups) > 1 and _ends(groups[-2], heights, least)[1] + least > _ends(groups[-1], heights, least)[0]:
+            last = groups.pop()
+            groups[-1] += last
+    moved = list(heights)
+    for group in groups:
+        begin = _ends(group, heights, least)[0]
+        for number, index in enumerate(group):
+            moved[index] = begin + number * least
+    return moved
+
+
+def _ends(group: Sequence[int], heights: Sequence[float], least: float) -> tuple[float, float]:
+    """Where a group spread around its mean begins and ends."""
+    middle = sum(heights[index] for index in group) / len(group)
+    half = least * (len(group) - 1) / 2
+    return middle - half, middle + half

@@ -1,7 +1,8 @@
 """Writes a benchmark's figures as a picture. Knows nothing of what was measured: names, numbers and series come in.
 
 A number is one bar. A mapping of names to numbers is a series: lines where every series has the same numeric names,
-which lie in order along the axis, else bars in groups. A text is a line under the picture; `unit` stands at the axis.
+which lie in order along the axis, else bars in groups. A text is a line under the picture, but `unit` and `across`
+stand at the axes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from tensorfold.adapters.reports.charts import Chart, Series, draw
 from tensorfold.application.ports.checkpoints import RefusedError
 
-_UNIT = "unit"
+_UNIT, _ACROSS = "unit", "across"
 
 
 class SvgReportWriter:
@@ -52,7 +53,8 @@ def chart_of(title: str, figures: Mapping[str, Any]) -> Chart:
             single[name] = _number(name, value)
     if single:
         series.append(Series("", single))
-    return Chart(title, tuple(series), notes.get(_UNIT, ""), tuple((n, v) for n, v in notes.items() if n != _UNIT))
+    unit, across = notes.pop(_UNIT, ""), notes.pop(_ACROSS, "")
+    return Chart(title, tuple(series), unit, across, tuple(notes.items()))
 
 
 def _number(name: str, value: Any) -> float:

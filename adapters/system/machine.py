@@ -24,6 +24,14 @@ def machine_class() -> str:
     return ", ".join(part for part in parts if part)
 
 
+def load_average() -> float | None:
+    """Processes that ran or waited in the last minute, on average; None where the system does not say."""
+    try:
+        return os.getloadavg()[0]
+    except (OSError, AttributeError):
+        return None
+
+
 def _cores() -> int:
     """Cores this process may use."""
     if hasattr(os, "sched_getaffinity"):

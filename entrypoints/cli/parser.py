@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tensorfold import __version__
-from tensorfold.entrypoints.cli import info, models, pull, update
+from tensorfold.entrypoints.cli import bench, info, models, pull, update
 from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, gib, integer, number, parallel
 
-_COMMANDS = ("serve", "pull", "models", "info", "update", "verify")
+_COMMANDS = ("serve", "pull", "models", "info", "update", "verify", "bench")
 _ENVIRONMENT = (
     "Environment: TENSORFOLD_API_KEY holds keys, separated by commas; TENSORFOLD_SEED_SALT is an integer mixed into "
     "the seed of requests without one; XDG_CACHE_HOME (~/.cache) is where converted models, load checks and records of "
@@ -65,8 +65,10 @@ def build() -> argparse.ArgumentParser:
         ("info", info.fill, "tell what a model is, without its weights"),
         ("update", update.fill, "look for a newer release and install it"),
         ("verify", _verify, "prove on this machine that nothing fast changes a token"),
+        ("bench", bench.fill, "measure what drafts and a record are worth here, or a server, or compare results"),
     ):
-        fill(commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.", epilog=_ENVIRONMENT))
+        shown = f"{what[0].upper()}{what[1:]}."
+        fill(commands.add_parser(name, help=what, description=shown, epilog=_ENVIRONMENT, formatter_class=_Help))
     return parser
 
 
@@ -75,12 +77,13 @@ class _Help(argparse.HelpFormatter):
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = action.help or ""
-        shown = action.default not in (None, "", False, True, argparse.SUPPRESS) and bool(action.option_strings)
+        # By kind for the switches: 1 is equal to True, and says something.
+        says = not isinstance(action.default, bool) and action.default not in (None, "", argparse.SUPPRESS)
+        shown = says and bool(action.option_strings)
         return f"{text} (default: %(default)s)" if shown else text
 
 
 def _model(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = _Help
     parser.add_argument(
         "model",
         metavar="MODEL",

@@ -1,14 +1,21 @@
 """The record that `serve` keeps: opened before the weights are read, read behind them, and told of in one line.
 
+Commands that measure or prove get records of their own, below a folder they name.
+
 Knows figures of the record, never its ids.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from tensorfold.application.recall import RecallReport, RecallService
 from tensorfold.domain.recall.identity import RecordIdentity
+from tensorfold.domain.recall.layout import CHUNK_BYTES, LEAST_CHUNKS
+from tensorfold.domain.recall.policy import OfferSettings
 from tensorfold.entrypoints.cli.lines import say
-from tensorfold.entrypoints.cli.opening import Checked
+from tensorfold.entrypoints.cli.opening import Checked, Say
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import RunSettings
 
@@ -32,6 +39,28 @@ def open_record(checked: Checked, settings: RunSettings, container: Container) -
     recall.open()
     recall.start()
     return recall
+
+
+def records_below(
+    folder: Path, checked: Checked, container: Container, say: Say, offers: OfferSettings
+) -> Callable[[str, bool], RecallService]:
+    """Records of a command's own, each in its folder below `folder`: opened by name, read only where that is asked."""
+    tokenizer = checked.tokenizer
+    identity = RecordIdentity(tokenizer.record_digest, tokenizer.vocabulary, checked.name)
+
+    def make(name: str, read_only: bool) -> RecallService:
+        service: RecallService = container.recall(
+            folder=folder / name,
+            identity=identity,
+            budget_bytes=LEAST_CHUNKS * CHUNK_BYTES,
+            read_only=read_only,
+            log=say,
+            offers=offers,
+        )
+        service.open()
+        return service
+
+    return make
 
 
 def recall_line(report: RecallReport, drafting: bool) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,11 @@ from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.proof import Report, Row
 from tensorfold.application.proving import Prover
 from tensorfold.application.proving_record import RecordUnderProof
-from tensorfold.application.recall import RecallService
 from tensorfold.application.scheduler import Scheduler
-from tensorfold.domain.recall.identity import RecordIdentity
-from tensorfold.domain.recall.layout import CHUNK_BYTES, LEAST_CHUNKS
 from tensorfold.domain.recall.policy import OfferSettings
 from tensorfold.entrypoints.cli.lines import put, say
-from tensorfold.entrypoints.cli.opening import Checked, Say, check, loading_line, report_lines, schedule
+from tensorfold.entrypoints.cli.opening import Say, check, loading_line, report_lines, schedule
+from tensorfold.entrypoints.cli.record import records_below
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import run_settings
 
@@ -36,7 +34,7 @@ def verify(flags: argparse.Namespace) -> int:
     checked = check(settings, container, quiet)
     quiet(loading_line(checked, settings.model.backend != "auto"))
     with tempfile.TemporaryDirectory(prefix="tensorfold-verify-") as folder:
-        record = RecordUnderProof(_records(checked, container, Path(folder), quiet))
+        record = RecordUnderProof(records_below(Path(folder), checked, container, quiet, OfferSettings(eager=True)))
         scheduler = schedule(
             checked, settings, container, quiet, force_windows=True, more_sources=(record,), recorder=record
         )
@@ -56,26 +54,6 @@ def verify(flags: argparse.Namespace) -> int:
     else:
         _show(checked.name, report, seconds)
     return 0 if report.passed else 1
-
-
-def _records(checked: Checked, container: Container, folder: Path, quiet: Say) -> Callable[[str, bool], RecallService]:
-    """Records below the proof's own folder, never the user's, that offer whatever they find."""
-    tokenizer = checked.tokenizer
-    identity = RecordIdentity(tokenizer.record_digest, tokenizer.vocabulary, checked.name)
-
-    def make(name: str, read_only: bool) -> RecallService:
-        service: RecallService = container.recall(
-            folder=folder / name,
-            identity=identity,
-            budget_bytes=LEAST_CHUNKS * CHUNK_BYTES,
-            read_only=read_only,
-            log=quiet,
-            offers=OfferSettings(eager=True),
-        )
-        service.open()
-        return service
-
-    return make
 
 
 def prove(

@@ -1,0 +1,1 @@
+"""Servers that somebody else may run, as a client sees them."""
