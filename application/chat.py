@@ -17,10 +17,24 @@ from tensorfold.application.replies import GenerationRequest
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.application.text_replies import Reply
+from tensorfold.domain.conversation.efforts import nearest
 from tensorfold.domain.conversation.message_parts import MessageError
 from tensorfold.domain.conversation.messages import normalise
 from tensorfold.domain.conversation.reply_text import ReplyText
 from tensorfold.domain.sampling import Sampling, derive_seed
+
+DEFAULT_EFFORT = "medium"
+_EFFORT = "reasoning_effort"
+
+
+def default_effort(given: str | None, named: Sequence[str]) -> str | None:
+    """What a template that names these efforts gets when a request says nothing; None leaves it to the template.
+
+    An effort that was asked for becomes the nearest one named; the default itself is never bent to another.
+    """
+    if given is not None:
+        return nearest(given, named) if named else None
+    return DEFAULT_EFFORT if DEFAULT_EFFORT in named else None
 
 
 class ChatService:
@@ -36,7 +50,9 @@ class ChatService:
         *,
         model_names: Sequence[str],
         thinking: bool = True,
+        effort: str | None = None,
     ) -> None:
+        """`thinking` and `effort` are what the template gets when a request says nothing; effort None: medium."""
         self.model_names = tuple(model_names)
         self._scheduler = scheduler
         self._tokenizer = tokenizer
@@ -44,6 +60,8 @@ class ChatService:
         self._defaults = defaults
         self._clock = clock
         self._thinking = thinking
+        self._efforts = template.traits.efforts
+        self.effort = default_effort(effort, self._efforts)
 
     @property
     def context(self) -> int:
@@ -104,8 +122,14 @@ class ChatService:
         return max(1, *map(len, self._tokenizer.token_bytes.table))
 
     def _variables(self, order: ChatOrder) -> Mapping[str, Any]:
-        """The server's thinking toggle under what the request sets."""
-        return {"enable_thinking": self._thinking, **(order.template_variables or {})}
+        """The server's thinking toggle and effort under what the request sets; the effort as the template names it."""
+        variables = {"enable_thinking": self._thinking, **(order.template_variables or {})}
+        asked = variables.get(_EFFORT)
+        if isinstance(asked, str):
+            variables[_EFFORT] = nearest(asked, self._efforts)
+        elif self.effort is not None:
+            variables[_EFFORT] = self.effort
+        return variables
 
     def _completion_ids(self, prompt: str | tuple[int, ...]) -> tuple[int, ...]:
         if isinstance(prompt, str):

@@ -77,7 +77,10 @@ class RecallSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """Which model is served and how it is presented. `context` None: the model's own window."""
+    """Which model is served and how it is presented. `context` None: the model's own window.
+
+    `effort` None: medium, where the template names it.
+    """
 
     model: str
     name: str = ""
@@ -85,3 +88,4 @@ class ModelSettings:
     backend: str = "auto"
     context: int | None = None
     thinking: bool = True
+    effort: str | None = None

@@ -5,16 +5,21 @@ Refusals by the template are answers. A probe that must be stopped at a limit is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensorfold.adapters.tokenization.render_faults import RenderFaultError
+from tensorfold.domain.conversation.efforts import LEVELS
 from tensorfold.domain.conversation.template_traits import TemplateTraits
 
-Render = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]] | None], str]
+Messages = Sequence[Mapping[str, Any]]
+Render = Callable[[Messages, Messages | None, Mapping[str, Any]], str]
 
 _MARK = "tensorfold_probe_mark"
 _OTHER = "tensorfold_probe_other"
+EFFORT = "reasoning_effort"
+_DIGITS = re.compile(r"\d+")
 _TOOL = {
     "type": "function",
     "function": {
@@ -27,13 +32,17 @@ _CALL = {"id": "call00001", "type": "function", "function": {"name": _MARK, "arg
 _RESULT = {"role": "tool", "tool_call_id": "call00001", "name": _MARK, "content": "probe"}
 
 
-def learn_traits(render: Render) -> TemplateTraits:
-    """Facts about the template behind `render`. Raises RenderFaultError when a probe had to be stopped."""
+def learn_traits(render: Render, *, reads_effort: bool = False) -> TemplateTraits:
+    """Facts about the template behind `render`. Raises RenderFaultError when a probe had to be stopped.
+
+    `reads_effort` says whether the template's source names the variable at all: without it no probe is spent on it.
+    """
     return TemplateTraits(
         takes_tools=_takes_tools(render),
         late_system=_late_system(render),
         user_runs=_user_runs(render),
         null_content=_null_content(render),
+        efforts=_efforts(render) if reads_effort else (),
     )
 
 
@@ -62,6 +71,18 @@ def _null_content(render: Render) -> bool:
     return empty is None or all(null.count(word) <= empty.count(word) for word in ("None", "null"))
 
 
+def _efforts(render: Render) -> tuple[str, ...]:
+    """Levels that are taken, and not as any odd word is. A clock in the text tells nothing, so digits are not compared."""
+
+    def shown(effort: str) -> str | None:
+        text = _text(render, [_turn("user", "probe")], variables={EFFORT: effort, "enable_thinking": True})
+        return None if text is None else _DIGITS.sub("", text)
+
+    odd = shown(_MARK)
+    texts = {level: shown(level) for level in LEVELS}
+    return tuple(level for level, text in texts.items() if text is not None and text != odd)
+
+
 def _called(content: str | None) -> list[Mapping[str, Any]]:
     return [_turn("user", "probe"), {"role": "assistant", "content": content, "tool_calls": [_CALL]}, _RESULT]
 
@@ -72,8 +93,8 @@ def _turn(role: str, content: str) -> dict[str, Any]:
 
 def _shows(
     render: Render,
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]] | None = None,
+    messages: Messages,
+    tools: Messages | None = None,
     marks: Sequence[str] = (_MARK,),
 ) -> bool:
     text = _text(render, messages, tools)
@@ -81,10 +102,10 @@ def _shows(
 
 
 def _text(
-    render: Render, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None
+    render: Render, messages: Messages, tools: Messages | None = None, variables: Mapping[str, Any] | None = None
 ) -> str | None:
     try:
-        return render(messages, tools)
+        return render(messages, tools, variables or {})
     except RenderFaultError as fault:
         if fault.stopping:
             raise

@@ -14,10 +14,12 @@ class TemplateTraits:
 
     `takes_tools`: a tool's name reaches the prompt. `late_system`: a system message behind the first user turn reaches
     the prompt. `user_runs`: two user messages in a row render. `null_content`: an assistant turn with tool calls and a
-    null content renders without the null being written out.
+    null content renders without the null being written out. `efforts` are the levels of `reasoning_effort` that the
+    template names, in rising order; none where it does not read the variable.
     """
 
     takes_tools: bool = True
     late_system: bool = True
     user_runs: bool = True
     null_content: bool = True
+    efforts: tuple[str, ...] = ()

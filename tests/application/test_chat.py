@@ -40,6 +40,46 @@ def service(scheduler: Scheduler, template: FakeTemplate | None = None, **defaul
     )
 
 
+def given_to_template(
+    scheduler: Scheduler, named: tuple[str, ...], effort: str | None = None, **asked: object
+) -> dict[str, object]:
+    """The variables of a template that names these efforts, on a server of this effort, for a request that asks so."""
+    template = FakeTemplate(TemplateTraits(efforts=named))
+    chat = ChatService(
+        scheduler, TOKENIZER, template, SamplingDefaults(), FakeClock(), model_names=("fake",), effort=effort
+    )
+    chat.chat_ids(ChatOrder(HELLO, template_variables=asked or None))
+    return dict(template.calls[-1]["variables"])
+
+
+@pytest.mark.parametrize(
+    ("named", "effort", "asked", "given"),
+    [
+        ((), None, None, None),
+        ((), "high", None, None),
+        ((), None, "high", "high"),
+        (("low", "medium", "xhigh"), None, None, "medium"),
+        (("low", "medium", "xhigh"), "high", None, "xhigh"),
+        (("low", "medium", "xhigh"), "low", "high", "xhigh"),
+        (("low", "high"), None, None, None),
+        (("low", "high"), "medium", None, "high"),
+        (("low", "high"), None, "minimal", "low"),
+    ],
+)
+def test_a_template_gets_an_effort_that_it_names_the_requests_before_the_servers(
+    scheduler: Scheduler, named: tuple[str, ...], effort: str | None, asked: str | None, given: str | None
+) -> None:
+    fields = {} if asked is None else {"reasoning_effort": asked}
+    variables = given_to_template(scheduler, named, effort, **fields)
+    assert variables.pop("reasoning_effort", None) == given
+    assert variables == {"enable_thinking": True}
+
+
+@pytest.mark.parametrize("odd", [None, 3, ["high"]])
+def test_an_effort_that_is_no_word_is_not_the_servers_to_bend(scheduler: Scheduler, odd: object) -> None:
+    assert given_to_template(scheduler, ("low", "medium"), reasoning_effort=odd)["reasoning_effort"] == "medium"
+
+
 def told(reply: Reply) -> tuple[str, ReplyDone]:
     text = ""
     while True:

@@ -56,6 +56,30 @@ def test_a_templates_traits_are_what_it_renders(tmp_path: Path, source: str, tra
     assert _traits(tmp_path, source) == traits
 
 
+EFFORT = "{{ reasoning_effort }}"
+BRANCHES = "{% if reasoning_effort == 'low' %}Be quick.{% elif reasoning_effort == 'high' %}Think.{% endif %}"
+REFUSING = "{% if (reasoning_effort or 'low') not in ('low', 'high') %}{{ raise_exception('no') }}{% endif %}" + EFFORT
+
+
+@pytest.mark.parametrize(
+    ("source", "efforts"),
+    [
+        ("", ()),
+        ("{# reasoning_effort #}", ()),
+        ("{{ reasoning_effort is defined }}", ()),
+        (EFFORT, ("minimal", "low", "medium", "high", "xhigh", "max")),
+        (BRANCHES, ("low", "high")),
+        (REFUSING, ("low", "high")),
+        ("{% if enable_thinking %}" + BRANCHES + "{% endif %}", ("low", "high")),
+        ("{{ strftime_now('%H %M %S') }}" + BRANCHES, ("low", "high")),
+    ],
+)
+def test_the_efforts_of_a_template_are_those_it_tells_from_any_odd_word(
+    tmp_path: Path, source: str, efforts: tuple[str, ...]
+) -> None:
+    assert _traits(tmp_path, source + TOOLS + PLAIN) == replace(TAKES_ALL, efforts=efforts)
+
+
 def test_a_probe_that_must_be_stopped_refuses_the_template_at_load(tmp_path: Path) -> None:
     source = "{% if tools %}{{ 'x' * (messages | length) * 10 ** 10 }}{% endif %}" + PLAIN
     with pytest.raises(TemplateError, match="512 MiB of memory"):
