@@ -138,7 +138,7 @@ def _row_object(row: Row) -> dict[str, Any]:
 def read_result(stated: Mapping[str, Any], name: str) -> Result:
     """The result that a file holds; `name` is the file in refusals. Raises RefusedError."""
     fields = _Fields(stated, name)
-    if stated.get("tensorfold_bench") != FORM:
+    if (form := stated.get("tensorfold_bench")) != FORM or isinstance(form, bool):
         raise RefusedError(f"{name} is no results file of form {FORM}; `tensorfold bench --json FILE` writes one.")
     model, prompts = fields.part("model"), fields.part("prompts")
     result = Result(

@@ -142,7 +142,7 @@ class ServerBenchmark:
         counts = [self._tokens(reply) for reply in replies]
         firsts = [reply.first_s for reply in replies if reply.first_s is not None]
         if not firsts:
-            raise RefusedError(f"No reply over {streams} streams had any text; nothing can be measured of this server.")
+            raise RefusedError("No reply had any text; nothing can be measured of this server.")
         rates = [
             (tokens - 1) / (reply.last_s - reply.first_s)
             for tokens, reply in zip(counts, replies, strict=True)

@@ -11,7 +11,7 @@ from functools import partial
 
 from tensorfold.entrypoints.settings import MOST_PARALLEL, integer, number
 
-STREAMS, TOKENS, RUNS, TOLERANCE = "1,2,4,8", 48, 1, 10.0
+STREAMS, TOKENS, RUNS, TOLERANCE = "1,2,4,8", 32, 1, 10.0
 MOST_STREAM_COUNTS = 16
 _MEASURING = ("streams", "tokens", "runs", "prompts", "json", "plots")
 _ENGINE = ("backend", "context")

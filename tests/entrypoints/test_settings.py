@@ -89,7 +89,7 @@ def test_a_value_outside_its_limits_is_refused_by_flag_value_and_limit(
     [
         ([], "the following arguments are required: COMMAND; "),
         (["serve"], "the following arguments are required: MODEL; "),
-        (["nowhere"], "'nowhere' is neither a command (serve, pull, models, info, update, verify, bench) nor a folder here"),
+        (["nowhere"], "'nowhere' is neither a command (serve, pull, models, info, update, verify, bench) nor a folder"),
         (["serve", "demo", "--unheard-of"], "unrecognized arguments: --unheard-of; "),
         (["serve", "demo", "--max", "5"], "unrecognized arguments: --max"),
     ],
