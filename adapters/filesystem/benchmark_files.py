@@ -58,15 +58,12 @@ class FolderBenchmarkFiles:
     def check_place(self, path: Path) -> None:
         """Whether a file can stand there. Raises RefusedError."""
         folder = path.parent
-        try:
-            if path.is_dir():
-                raise RefusedError(f"{shown_path(path)} is a folder; name a file.")
-            if not folder.is_dir():
-                raise RefusedError(f"{shown_path(folder)} is no folder, so nothing can be written there.")
-            if not os.access(folder, os.W_OK | os.X_OK):
-                raise RefusedError(f"{shown_path(folder)} may not be written by this user.")
-        except (OSError, ValueError) as broken:
-            raise RefusedError(f"{shown_path(path)} cannot be written ({_reason(broken)}).") from None
+        if path.is_dir():
+            raise RefusedError(f"{shown_path(path)} is a folder; name a file.")
+        if not folder.is_dir():
+            raise RefusedError(f"{shown_path(folder)} is no folder, so nothing can be written there.")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise RefusedError(f"{shown_path(folder)} may not be written by this user.")
 
     def write(self, path: Path, text: str) -> None:
         """One file, whole. Raises RefusedError."""
@@ -113,10 +110,13 @@ def _read(path: Path, most: int, what: str) -> bytes:
     try:
         # A pipe in the file's place must not hold the reader.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(descriptor, "rb") as file:
+        try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise RefusedError(f"{name} is not a plain file.")
-            data = file.read(most + 1)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(most + 1)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         raise RefusedError(f"{name} is not there.") from None
     except (OSError, ValueError) as broken:

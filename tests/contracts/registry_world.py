@@ -131,6 +131,12 @@ def _site_feed(folder: Path) -> ServiceSubject:
     return ServiceSubject(folder, feed=SiteReleaseFeed(address))
 
 
+def _svg_writer(folder: Path) -> ServiceSubject:
+    from tensorfold.adapters.reports.writer import SvgReportWriter
+
+    return ServiceSubject(folder, writer=SvgReportWriter())
+
+
 SERVICES: tuple[Candidate[ServiceSubject], ...] = (
     Candidate(
         "fake_feed",
@@ -139,6 +145,7 @@ SERVICES: tuple[Candidate[ServiceSubject], ...] = (
     Candidate("fake_feed_out_of_reach", lambda folder: ServiceSubject(folder, feed=FakeReleaseFeed())),
     Candidate("site", _site_feed),
     Candidate("fake_writer", lambda folder: ServiceSubject(folder, writer=FakeReportWriter())),
+    Candidate("svg_writer", _svg_writer),
 )
 
 
