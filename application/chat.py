@@ -17,13 +17,12 @@ from tensorfold.application.replies import GenerationRequest
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.application.text_replies import Reply
-from tensorfold.domain.conversation.efforts import nearest
+from tensorfold.domain.conversation.efforts import DEFAULT, nearest
 from tensorfold.domain.conversation.message_parts import MessageError
 from tensorfold.domain.conversation.messages import normalise
 from tensorfold.domain.conversation.reply_text import ReplyText
 from tensorfold.domain.sampling import Sampling, derive_seed
 
-DEFAULT_EFFORT = "medium"
 _EFFORT = "reasoning_effort"
 
 
@@ -34,7 +33,7 @@ def default_effort(given: str | None, named: Sequence[str]) -> str | None:
     """
     if given is not None:
         return nearest(given, named) if named else None
-    return DEFAULT_EFFORT if DEFAULT_EFFORT in named else None
+    return DEFAULT if DEFAULT in named else None
 
 
 class ChatService:

@@ -110,6 +110,11 @@ class Scheduler:
         """Streams that may hold lanes at once."""
         return self._settings.parallel
 
+    @property
+    def decode_share(self) -> float:
+        """Part of a prompt slice's time that running replies get before the next slice."""
+        return self._settings.decode_share
+
     def loads(self) -> tuple[int, int, int]:
         """Streams decoding, prompts filling, requests waiting."""
         return len(self._running), len(self._filling), len(self._waiting)

@@ -58,7 +58,10 @@ class UpdateSettings:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Everything a `serve` or `verify` needs to begin. `notes` are lines to say about what was asked for."""
+    """Everything a `serve` or `verify` needs to begin. `notes` are lines to say about what was asked for.
+
+    `live` is whether a terminal may show a line that changes.
+    """
 
     model: ModelSettings
     engine: EngineSettings
@@ -68,6 +71,7 @@ class RunSettings:
     update: UpdateSettings
     recall: RecallSettings | None = None
     notes: tuple[str, ...] = ()
+    live: bool = False
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:
@@ -138,6 +142,7 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             backend=flags.backend,
             context=flags.context,
             thinking=getattr(flags, "thinking", True),
+            effort=flags.reasoning_effort if "--reasoning-effort" in getattr(flags, "given", ()) else None,
         ),
         engine=EngineSettings(
             parallel=streams,
@@ -165,7 +170,8 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
         cache=cache_folder(environment),
         update=update_settings(flags, environment),
         recall=recall_settings(flags),
-        notes=recall_notes(flags),
+        notes=(*memory_notes(environment.get("TENSORFOLD_MEMORY_LIMIT_GB", "")), *recall_notes(flags)),
+        live=not switched_on(environment.get("TENSORFOLD_NO_LIVE", "")) and environment.get("TERM", "dumb") != "dumb",
     )
 
 
@@ -204,6 +210,26 @@ def recall_notes(flags: argparse.Namespace) -> tuple[str, ...]:
         return ()
     asked = f"--recall-gib asks for {size / 2**20:.1f} MiB"
     return (f"{asked}; a record is whole chunks of 4 MiB, so {whole >> 20} MiB are used",)
+
+
+def memory_notes(text: str) -> tuple[str, ...]:
+    """What becomes of TENSORFOLD_MEMORY_LIMIT_GB. Raises RefusedError for what is no budget in any version."""
+    if not text.strip():
+        return ()
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = math.nan
+    if not math.isfinite(limit) or limit <= 0:
+        raise RefusedError(
+            f"TENSORFOLD_MEMORY_LIMIT_GB is {text[:40]!r}; it must be a positive number of GiB, or blank for none."
+        )
+    return (f"TENSORFOLD_MEMORY_LIMIT_GB is {limit:g}: it limits nothing, memory budgets are not part of this version",)
+
+
+def switched_on(text: str) -> bool:
+    """Whether a variable that is a switch is on."""
+    return text.strip().lower() in ("1", "true", "yes", "on")
 
 
 def model_id(flag: str, text: str) -> str:
@@ -265,7 +291,7 @@ def server_key(key: str | None) -> str | None:
 
 def update_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> UpdateSettings:
     """Settings of the release check and of `update`. Raises RefusedError."""
-    off = environment.get("TENSORFOLD_NO_UPDATE_CHECK", "").strip().lower() in ("1", "true", "yes", "on")
+    off = switched_on(environment.get("TENSORFOLD_NO_UPDATE_CHECK", ""))
     given = environment.get("TENSORFOLD_PROJECT_URL", "").strip()
     address = read_address(given)
     if given and address is None:

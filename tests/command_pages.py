@@ -33,7 +33,7 @@ def flags(command: str) -> Iterator[tuple[str, argparse.Action]]:
     """The title of its group and the action of every flag but help, in the order of the help text."""
     for group in parser_of(command)._action_groups:
         for action in group._group_actions:
-            if action.option_strings and "--help" not in action.option_strings:
+            if action.option_strings and action.help is not argparse.SUPPRESS and "--help" not in action.option_strings:
                 yield group.title or "", action
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+DEFAULT = "medium"
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 

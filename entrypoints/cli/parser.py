@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tensorfold import __version__
-from tensorfold.entrypoints.cli import bench, info, models, pull, update
+from tensorfold.domain.conversation import efforts
+from tensorfold.entrypoints.cli import bench, info, later_flags, models, pull, update
 from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, gib, integer, number, parallel
 
 _COMMANDS = ("serve", "pull", "models", "info", "update", "verify", "bench")
@@ -158,12 +159,22 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="the template's thinking toggle, on unless --no-thinking",
     )
-    drafting = parser.add_argument_group("drafting and rounds")
+    generation.add_argument(
+        "--reasoning-effort",
+        action=later_flags.Given,
+        choices=("low", "medium", "high", "xhigh"),
+        default=efforts.DEFAULT,
+        help="the template's reasoning effort, where it takes one: the nearest that it names",
+    )
+    later_flags.fill(generation, later_flags.GENERATION)
+    generation.add_argument("--learn", action="store_true", help=argparse.SUPPRESS)
+    drafting = parser.add_argument_group("drafting and caches")
     drafting.add_argument("--no-drafts", action="store_true", help="decode serially, the reference for every reply")
     drafting.add_argument(
         "--decode-share", type=number(0, 16), default=ENGINE.decode_share, metavar="X",
         help="part of a prompt slice's time that running replies get before the next slice",
     )  # fmt: skip
+    later_flags.fill(drafting, (*later_flags.DRAFTING, *later_flags.CACHES))
     recall = parser.add_argument_group("recall")
     recall.add_argument(
         "--recall", action="store_true", help="keep a record of the token ids read and written, and draft from it"
@@ -181,6 +192,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         "--recall-read-only", action="store_true",
         help="draft from the record and add nothing to it; implies --recall",
     )  # fmt: skip
+    later_flags.fill(parser.add_argument_group("NVIDIA"), later_flags.NVIDIA)
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:

@@ -7,14 +7,12 @@ load up; the second ends at once. Whenever a signal comes, no traceback follows 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shlex
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -29,7 +27,9 @@ from tensorfold.application.recall import RecallService
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.entrypoints.cli.key_file import keys_from
-from tensorfold.entrypoints.cli.lines import dump_stacks, put, say, warn
+from tensorfold.entrypoints.cli.later_flags import refuse_flags
+from tensorfold.entrypoints.cli.lines import dump_stacks, is_terminal, put, say, warn
+from tensorfold.entrypoints.cli.live_line import Now, live_line
 from tensorfold.entrypoints.cli.opening import (
     Checked,
     check,
@@ -37,13 +37,13 @@ from tensorfold.entrypoints.cli.opening import (
     loading_line,
     report_lines,
     sampling_defaults,
-    sampling_words,
     schedule,
 )
 from tensorfold.entrypoints.cli.record import open_record, recall_line
 from tensorfold.entrypoints.cli.release_notices import say_first_serve, start_release_check
 from tensorfold.entrypoints.cli.request_log import taken_by
 from tensorfold.entrypoints.cli.signals import EndAskedError, Signals
+from tensorfold.entrypoints.cli.startup_report import Ready, curl, ready_lines
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.http.access_log import AccessRecord
 from tensorfold.entrypoints.http.limits import HttpLimits
@@ -74,6 +74,7 @@ class _Opened:
 def serve(flags: argparse.Namespace, signals: Signals) -> int:
     """Serve until a signal; 0 after a clean end, 130 when a second signal cut it short. Raises RefusedError."""
     signals.on_stacks(dump_stacks)
+    refuse_flags(flags)
     settings = run_settings(flags, os.environ)
     container = Container(cache=settings.cache)
     server = _listen(settings, taken_by(settings.http.request_log, container, warn))
@@ -156,10 +157,10 @@ def _serve(
             return code
         watchdog.start()
         defaults = sampling_defaults(checked, settings)
-        _open(opened, settings, container, scheduler, meter, server, defaults)
-        _report(opened, settings, scheduler, server, defaults, time.monotonic() - began)
+        chat = _open(opened, settings, container, scheduler, meter, server, defaults)
+        _report(opened, settings, scheduler, chat, server, defaults, time.monotonic() - began)
         say_first_serve(settings.update, container, say)
-        signals.wait()
+        _wait(settings, scheduler, server, signals)
         code = _end(server, signals)
         return code
     finally:
@@ -225,7 +226,7 @@ def _open(
     meter: Meter,
     server: HttpServer,
     defaults: SamplingDefaults,
-) -> None:
+) -> ChatService:
     checked = opened.checked
     chat = ChatService(
         scheduler,
@@ -235,16 +236,19 @@ def _open(
         container.clock(),
         model_names=(checked.name, *settings.model.aliases),
         thinking=settings.model.thinking,
+        effort=settings.model.effort,
     )
     health = HealthService(scheduler, {})
     measures = MeasureService(scheduler, meter, health.status, drafts=drafting(scheduler, settings.engine.drafts))
     server.ready(chat, health, checked.backend, measures)
+    return chat
 
 
 def _report(
     opened: _Opened,
     settings: RunSettings,
     scheduler: Scheduler,
+    chat: ChatService,
     server: HttpServer,
     defaults: SamplingDefaults,
     seconds: float,
@@ -254,20 +258,38 @@ def _report(
         say(line)
     if opened.recall is not None:
         say(recall_line(opened.recall.report(), drafting(scheduler, settings.engine.drafts)))
-    keys = len(server.keys)
-    say(f"keys: {keys} API key{'s' if keys != 1 else ''}" if server.keys.required else "keys: none, the server is open")
-    sampling = f"{sampling_words(defaults)} unless a request says otherwise"
-    say(f"serving {checked.name} on {server.url} ({sampling}; ready in {seconds:.1f} s)")
-    say("try it, with one of the keys in place of KEY:" if server.keys.required else "try it:")
-    put(_curl(server.url, checked.name, keyed=server.keys.required))
+    ready = Ready(
+        names=chat.model_names,
+        url=server.url,
+        defaults=defaults,
+        thinking=settings.model.thinking,
+        effort=chat.effort,
+        drafts=drafting(scheduler, settings.engine.drafts),
+        context=chat.context,
+        parallel=scheduler.parallel,
+        keys=len(server.keys) if server.keys.required else None,
+        metrics_open=settings.http.metrics_open,
+        origins=settings.http.origins,
+        seconds=seconds,
+    )
+    for line in ready_lines(ready):
+        say(line)
+    say("try it:" if ready.keys is None else "try it, with one of the keys in place of KEY:")
+    put(curl(ready))
 
 
-def _curl(url: str, model: str, keyed: bool) -> str:
-    """A request that a shell takes as it is. No key is shown: these lines are kept in logs."""
-    message = {"role": "user", "content": "What is the capital of France?"}
-    body = json.dumps({"model": model, "messages": [message]}, ensure_ascii=False)
-    key = " -H 'Authorization: Bearer KEY'" if keyed else ""
-    return f"curl {url}/chat/completions -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}"
+def _wait(settings: RunSettings, scheduler: Scheduler, server: HttpServer, signals: Signals) -> None:
+    """Serve until the end is asked for, with a live line where a person looks."""
+
+    def now() -> Now:
+        decoding, filling, waiting = scheduler.loads()
+        counters = scheduler.counters
+        return Now(
+            server.connections, decoding, filling, waiting, counters.completion_tokens, counters.filled_tokens
+        )
+
+    with live_line(now) if settings.live and is_terminal(sys.stdout) else nullcontext():
+        signals.wait()
 
 
 def _end(server: HttpServer, signals: Signals) -> int:

@@ -135,6 +135,49 @@ def test_the_salt_is_an_integer_or_blank() -> None:
         settings_of("serve", "demo", TENSORFOLD_SEED_SALT="pepper")
 
 
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e999", "24GB", "a few", "1,5"])
+def test_a_memory_limit_that_is_no_budget_stops_the_start(text: str) -> None:
+    for command in ("serve", "verify"):
+        with pytest.raises(RefusedError) as refused:
+            settings_of(command, "demo", TENSORFOLD_MEMORY_LIMIT_GB=text)
+        assert refused.value.message == (
+            f"TENSORFOLD_MEMORY_LIMIT_GB is {text!r}; it must be a positive number of GiB, or blank for none."
+        )
+
+
+@pytest.mark.parametrize(("text", "said"), [("24", "24"), (" 0.5 ", "0.5")])
+def test_a_memory_limit_is_said_to_limit_nothing(text: str, said: str) -> None:
+    assert settings_of("serve", "demo", TENSORFOLD_MEMORY_LIMIT_GB=text).notes == (
+        f"TENSORFOLD_MEMORY_LIMIT_GB is {said}: it limits nothing, memory budgets are not part of this version",
+    )
+    assert settings_of("serve", "demo", TENSORFOLD_MEMORY_LIMIT_GB=" ").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("environment", "live"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "xterm", "TENSORFOLD_NO_LIVE": "0"}, True),
+        ({"TERM": "xterm", "TENSORFOLD_NO_LIVE": "1"}, False),
+        ({"TERM": "xterm", "TENSORFOLD_NO_LIVE": "Yes"}, False),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+    ],
+)
+def test_a_live_line_needs_a_terminal_that_can_redraw_and_can_be_turned_off(
+    environment: dict[str, str], live: bool
+) -> None:
+    assert settings_of("serve", "demo", **environment).live is live
+
+
+def test_a_request_log_is_a_path_of_the_environment() -> None:
+    assert settings_of("serve", "demo", TENSORFOLD_REQUEST_LOG=" ").http.request_log is None
+    made = settings_of("serve", "demo", TENSORFOLD_REQUEST_LOG="~/requests").http.request_log
+    assert made == Path.home() / "requests"
+    with pytest.raises(RefusedError, match="TENSORFOLD_REQUEST_LOG names a home that is not known"):
+        settings_of("serve", "demo", TENSORFOLD_REQUEST_LOG="~nobody-of-that-name/requests")
+
+
 def test_without_a_cache_home_the_cache_lies_in_the_users_own() -> None:
     assert settings_of("serve", "demo").cache == Path("~/.cache/tensorfold").expanduser()
 
