@@ -40,6 +40,7 @@ class _Offer:
     tokens: tuple[int, ...]
     at: int
     match: Match
+    behind: int
 
 
 class CopySource:
@@ -56,6 +57,7 @@ class CopySource:
         self._offer: _Offer | None = None
         self._drafts = self._settings.base_drafts
         self._distance: int | None = None
+        self._landed = 0
         self._missed = 0
         self._silent = 0
 
@@ -82,10 +84,10 @@ class CopySource:
         if match is None:
             return None
         if match.distance != self._distance:
-            self._distance, self._drafts = match.distance, self._settings.base_drafts
+            self._distance, self._drafts, self._landed = match.distance, self._settings.base_drafts, 0
         drafts = continuation(tokens, match.distance, min(self._drafts, limit))
-        self._offer = _Offer(drafts, len(tokens), match)
-        return Proposal(OWN_CONTEXT, drafts, self._curve.chances(match.length, len(drafts)))
+        self._offer = _Offer(drafts, len(tokens), match, self._landed)
+        return Proposal(OWN_CONTEXT, drafts, self._curve.chances(match.length, len(drafts), self._landed))
 
     def observe(self, source: str | None, drafted: int, kept: int, tokens: Sequence[int]) -> None:
         """Learn from the round.
@@ -100,7 +102,8 @@ class CopySource:
         decided = tokens[offer.at : offer.at + len(offer.tokens)]
         right = next((i for i, token in enumerate(decided) if token != offer.tokens[i]), len(decided))
         missed = right < len(decided)
-        self._curve.observe(offer.match.length, right, missed)
+        self._curve.observe(offer.match.length, right, missed, offer.behind)
+        self._landed = 0 if missed else self._landed + right
         if drafted > 0 and took_part(OWN_CONTEXT, source):
             self._settle(min(drafted, len(offer.tokens)), min(kept, right), missed)
 

@@ -56,32 +56,37 @@ class LandingCurve:
         self._classes = tuple(classes)
         self._tried = [[0.0] * len(DEPTHS) for _ in classes]
         self._kept = [[0.0] * len(DEPTHS) for _ in classes]
-        self._curves: list[tuple[float, ...]] = [()] * len(self._classes)
+        self._curves: list[dict[int, tuple[float, ...]]] = [{} for _ in self._classes]
 
-    def chances(self, length: int, count: int) -> tuple[float, ...]:
-        """Unconditional chances of drafts 1 .. `count` behind a match of `length` ids; each lies in 0 .. 1."""
-        kind = self._kind(length)
-        if len(self._curves[kind]) < count:
+    def chances(self, length: int, count: int, behind: int = 0) -> tuple[float, ...]:
+        """Unconditional chances of drafts 1 .. `count` behind a match of `length` ids; each lies in 0 .. 1.
+
+        `behind` ids of the same copy have landed before them: a copy's depth goes on from window to window.
+        """
+        kind, behind = self._kind(length), min(behind, DEPTHS[-1] - 1)
+        curve = self._curves[kind].get(behind, ())
+        if len(curve) < count:
             steps = [self._chance(kind, depth) for depth in range(len(DEPTHS))]
-            depths = (steps[bisect_right(DEPTHS, depth) - 1] for depth in range(1, count + 1))
-            self._curves[kind] = tuple(accumulate(depths, mul))
-        return self._curves[kind][:count]
+            depths = (steps[bisect_right(DEPTHS, behind + depth) - 1] for depth in range(1, count + 1))
+            curve = self._curves[kind][behind] = tuple(accumulate(depths, mul))
+        return curve[:count]
 
-    def observe(self, length: int, landed: int, missed: bool) -> None:
+    def observe(self, length: int, landed: int, missed: bool, behind: int = 0) -> None:
         """A copy behind a match of `length` ids: `landed` ids were right and, when `missed`, the next was wrong.
 
-        Ids that no draw of the target decided are in neither figure. Nothing decided leaves the curve as it is.
+        Ids that no draw of the target decided are in neither figure. Nothing decided leaves the curve as it is. `behind`
+        ids of the copy had landed before.
         """
         if landed <= 0 and not missed:
             return
-        kind = self._kind(length)
+        kind, start = self._kind(length), behind + 1
         tried, kept = self._tried[kind], self._kept[kind]
-        decided = landed + missed
+        right = start + landed
         for depth, first in enumerate(DEPTHS):
-            following = DEPTHS[depth + 1] if depth + 1 < len(DEPTHS) else decided + 1
-            tried[depth] = DECAY * tried[depth] + max(0, min(decided + 1, following) - first)
-            kept[depth] = DECAY * kept[depth] + max(0, min(landed + 1, following) - first)
-        self._curves[kind] = ()
+            following = DEPTHS[depth + 1] if depth + 1 < len(DEPTHS) else right + missed
+            tried[depth] = DECAY * tried[depth] + max(0, min(right + missed, following) - max(first, start))
+            kept[depth] = DECAY * kept[depth] + max(0, min(right, following) - max(first, start))
+        self._curves[kind].clear()
 
     def _kind(self, length: int) -> int:
         """The class of a match; one shorter than every class counts as the first."""

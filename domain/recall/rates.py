@@ -40,19 +40,22 @@ class LandingRates:
         self._priors = [LandingCurve([kind]) for kind in (*CLASSES, RESUMED)]
         self._missed = [0] * len(NAMES)
 
-    def chances(self, kind: int, count: int) -> tuple[float, ...]:
-        """Unconditional chances of drafts 1 .. `count` of a copy of class `kind`; all 0 while the class is closed."""
+    def chances(self, kind: int, count: int, behind: int = 0) -> tuple[float, ...]:
+        """Unconditional chances of drafts 1 .. `count` of a copy of class `kind`; all 0 while the class is closed.
+
+        `behind` ids of the copy have landed before them.
+        """
         if self._missed[kind] >= self._misses:
             return (0.0,) * count
-        return self._curves[kind].chances(KEY_IDS, count)
+        return self._curves[kind].chances(KEY_IDS, count, behind)
 
-    def prior(self, kind: int, count: int) -> tuple[float, ...]:
+    def prior(self, kind: int, count: int, behind: int = 0) -> tuple[float, ...]:
         """What `chances` were before anything landed or missed."""
-        return self._priors[kind].chances(KEY_IDS, count)
+        return self._priors[kind].chances(KEY_IDS, count, behind)
 
-    def observe(self, kind: int, landed: int, missed: bool) -> None:
-        """Of a copy of class `kind` the first `landed` ids were right, and when `missed` the next was wrong."""
-        self._curves[kind].observe(KEY_IDS, landed, missed)
+    def observe(self, kind: int, landed: int, missed: bool, behind: int = 0) -> None:
+        """Of a copy of class `kind` the next `landed` ids were right, and when `missed` the one after was wrong."""
+        self._curves[kind].observe(KEY_IDS, landed, missed, behind)
         if landed:
             self._missed[kind] = 0
         elif missed:

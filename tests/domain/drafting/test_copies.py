@@ -90,6 +90,22 @@ def test_windows_double_while_copies_land_whole() -> None:
     assert repeat(6) == [7, 15, 31, 63, 127, 127]
 
 
+def test_a_copy_that_goes_on_landing_is_given_the_chances_of_its_depth() -> None:
+    source, tokens = open_source(), TEXT + TEXT[:8]
+    source.propose(tokens, 127)
+    tokens = TEXT + TEXT[:16]
+    source.observe(OWN_CONTEXT, 7, 7, tokens)
+    learned = LandingCurve()
+    learned.observe(8, 7, False)
+    offer = source.propose(tokens, 127)
+    assert offer is not None and offer.chances == learned.chances(16, 15, behind=7)
+    tokens = [*tokens, TEXT[16], 5, *TEXT[40:48]]
+    source.observe(OWN_CONTEXT, 15, 1, tokens)
+    learned.observe(16, 1, True, behind=7)
+    offer = source.propose(tokens, 127)
+    assert offer is not None and offer.chances == learned.chances(8, 7)
+
+
 def test_windows_do_not_outgrow_the_limit() -> None:
     assert repeat(5, width=20) == [7, 15, 20, 20, 20]
 

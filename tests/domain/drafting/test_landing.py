@@ -35,6 +35,21 @@ def test_a_wider_question_repeats_the_narrow_answer() -> None:
     assert curve.chances(30, 0) == ()
 
 
+def test_a_copys_depth_goes_on_from_window_to_window() -> None:
+    curve = LandingCurve([MatchClass(8, 0.5, 0.9)])
+    assert curve.chances(8, 2) == pytest.approx((0.5, 0.45))
+    assert curve.chances(8, 2, behind=1) == pytest.approx((0.9, 0.81))
+    curve.observe(8, 0, True, behind=3)
+    assert _steps(curve.chances(8, 20))[1:4] == pytest.approx([(8 * 0.9) / 9] * 3)
+    assert _steps(curve.chances(8, 20))[4:] == pytest.approx([0.9] * 16)
+    curve.observe(8, 2, True, behind=100)
+    steps = _steps(curve.chances(8, 20))
+    assert steps[0] == pytest.approx(0.5)
+    assert steps[16:] == pytest.approx([(8 * 0.9 + 2) / (8 + 3)] * 4)
+    assert _steps(curve.chances(8, 4, behind=16)) == pytest.approx([(8 * 0.9 + 2) / (8 + 3)] * 4)
+    assert curve.chances(8, 4, behind=5000) == curve.chances(8, 4, behind=16)
+
+
 def test_one_outcome_moves_the_bins_it_decided_and_no_others() -> None:
     curve = LandingCurve([MatchClass(8, 0.5, 0.5), MatchClass(16, 0.5, 0.5)])
     curve.observe(8, 2, True)
