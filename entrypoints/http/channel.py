@@ -48,13 +48,29 @@ class JsonErrorTask(ErrorTask):
         body = error.body()
         self.status = f"{error.status} {_REASONS.get(error.status, 'Internal Server Error')}"
         self.response_headers = [("Content-Type", "application/json"), *error.headers.items()]
+        # Whatever its client asked for, the connection ends: one header says so, and none says that it stays.
+        self.request.headers["CONNECTION"] = "close"
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)
 
 
 class Parser(HTTPRequestParser):
-    """Reads a request's head; an address that the standard library cannot part is a bad request like any other."""
+    """Reads a request; an address that the standard library cannot part is a bad request like any other."""
+
+    # Named in the log when the client leaves; a head that cannot be read has none of its own.
+    path = ""
+
+    def received(self, data: bytes) -> int:
+        """Read on; how many bytes were taken.
+
+        A client may ask to be told to go on where nothing is to come, or nothing is to be read: it is answered instead.
+        Telling it would have the request wait for a body, for good.
+        """
+        consumed = int(super().received(data))
+        if self.completed:
+            self.expect_continue = False
+        return consumed
 
     def parse_header(self, header_plus: bytes) -> None:
         """Read the head. Raises ParsingError."""
