@@ -74,8 +74,8 @@ class LandingCurve:
     def observe(self, length: int, landed: int, missed: bool, behind: int = 0) -> None:
         """A copy behind a match of `length` ids: `landed` ids were right and, when `missed`, the next was wrong.
 
-        Ids that no draw of the target decided are in neither figure. Nothing decided leaves the curve as it is. `behind`
-        ids of the copy had landed before.
+        Ids that no draw of the target decided are in neither figure. Nothing decided leaves the curve as it is. Before
+        them, `behind` ids of the copy had landed.
         """
         if landed <= 0 and not missed:
             return
