@@ -18,6 +18,8 @@ from tensorfold.domain.recall.layout import CHUNK_IDS, KEY_IDS
 _SHIFT = CHUNK_IDS.bit_length() - 1
 _OFFSET = CHUNK_IDS - 1
 _NUMBERS = 1 << (32 - _SHIFT)
+_PAST = _NUMBERS << _SHIFT
+"""Above every position."""
 # Keys linked at once: enough to spare Python's cost, few enough that temporaries stay small and a reader waits little.
 _BLOCK = 1 << 16
 # Positions given at once: of a text that is everywhere the newest so many are compared.
@@ -75,24 +77,25 @@ class Chains:
         values follow.
         """
         base, live = self._base, self.live
-        position, bound = self._head_at[slot_of(key, self._entries)], 1 << 32
-        while steps > 0:
+        position, bound = self._head_at[slot_of(key, self._entries)], _PAST
+        for taken in range(0, steps, _AT_ONCE):
             places: list[Place] = []
-            for _ in range(min(steps, _AT_ONCE)):
-                # Positions only fall, whatever is written meanwhile, so that no chain is walked in a circle.
-                chunk = live.get(base + (position >> _SHIFT)) if 0 < position < bound else None
+            for _ in range(min(steps - taken, _AT_ONCE)):
+                # Positions only fall, whatever is written meanwhile, so that no chain is walked in a circle. 0 stands for
+                # none, and is of no chunk.
+                chunk = live.get(base + (position >> _SHIFT)) if position < bound else None
                 if chunk is None:
-                    steps = 0
                     break
                 offset = position & _OFFSET
                 if offset + after < chunk.published:
                     places.append((chunk, offset + 1))
                 position, bound = chunk.link_at[offset], position
-            steps -= _AT_ONCE
             if self._base != base:
                 # Links made anew during the walk may have led astray.
                 return
             yield places
+            if chunk is None:
+                return
 
     def _link(self, chunk: Chunk, low: int, high: int) -> None:
         ids = chunk.ids[low:high]

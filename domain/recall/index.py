@@ -84,21 +84,20 @@ class RecordIndex(RecordReader):
             self._publish(chunk, min(len(ids), CHUNK_IDS))
 
     def add(self, part: Part) -> None:
-        """Take a part that was appended to the newest chunk or begins a later one, and the separator after it.
+        """Take a part that was appended to the newest chunk or begins a later one. What was left before it parts it.
 
         Raises ValueError when its place is not free, or touches the piece before it.
         """
         chunk = self._newest if self._newest and self._newest.sequence == part.sequence else None
         published = chunk.published if chunk else 0
-        offset, stop = part.offset, part.offset + len(part.ids)
+        offset, length = part.offset, len(part.ids)
         touches = chunk is not None and 0 < offset == published and chunk.id_at[offset - 1] != SEPARATOR
-        if not published <= offset <= stop <= CHUNK_IDS or touches:
-            raise ValueError(f"{len(part.ids)} ids at {offset} do not fit a chunk of which {published} are taken")
+        if not published <= offset <= CHUNK_IDS - length or touches:
+            raise ValueError(f"{length} ids at {offset} do not fit a chunk of which {published} are taken")
         chunk = chunk or self._begin(part.sequence)
         chunk.ids[published:offset] = SEPARATOR
         self._write(chunk, offset, part.ids)
-        chunk.ids[stop : stop + 1] = SEPARATOR
-        self._publish(chunk, min(stop + 1, CHUNK_IDS))
+        self._publish(chunk, offset + length)
 
     def drop(self, sequences: Iterable[int]) -> None:
         """Forget chunks, the oldest; one that is not held is fine."""

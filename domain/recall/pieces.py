@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -73,9 +74,9 @@ def novel(run: Ids, index: Holds) -> Pieces:
 def _stretches(run: Ids, vocabulary: int) -> Iterator[Ids]:
     """The parts of a run between what is no id, those that are long enough to be of use."""
     breaks = np.flatnonzero((run < 0) | (run >= vocabulary)).tolist()
-    for start, stop in zip([0, *(at + 1 for at in breaks)], [*breaks, len(run)], strict=True):
-        if stop - start >= LEAST_RUN:
-            yield run[start:stop]
+    for before, stop in pairwise([-1, *breaks, len(run)]):
+        if stop - before > LEAST_RUN:
+            yield run[before + 1 : stop]
 
 
 def _held(text: Ids, index: Holds) -> list[Span]:

@@ -40,13 +40,10 @@ class RecordReader:
 
     def find(self, tokens: Sequence[int], most: int) -> list[Place]:
         """See Places.find. Of a text that is everywhere the newest places are compared; lengths count up to REACH."""
-        try:
-            key = array("i", tokens[-KEY_IDS:])
-        except OverflowError:
+        key = list(map(int, tokens[-KEY_IDS:]))
+        if len(key) < KEY_IDS or most < 1:
             return []
-        if len(key) < KEY_IDS or min(key) < 0 or most < 1:
-            return []
-        found = matches(tokens, self._chains.walk(key, MOST_STEPS, 1), self.vocabulary, most)
+        found = matches(tokens, self._chains.walk(key, MOST_STEPS, 1), most)
         return [Place(length, chunk.number << _SHIFT | stop) for length, (chunk, stop) in found]
 
     def advance(self, places: Sequence[Place], fresh: Sequence[int]) -> list[Place]:

@@ -9,11 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.domain.recall.index import RecordIndex
+from tensorfold.domain.recall.keys import slot_of
 from tensorfold.domain.recall.layout import CHUNK_BYTES, CHUNK_IDS, KEY_IDS, SEPARATOR, Ids, Part, seam
 from tensorfold.domain.recall.lengths import REACH
 
 VOCABULARY = 1000
 SMALLEST = 2 * CHUNK_BYTES
+# Differences that no key shows: the sum of each, weighted as keys are, is a multiple of 2**64. Found by reducing the
+# lattice of all such differences.
+INVISIBLE = (
+    (4, 8, 5, 4, 0, -2, 4, -5, 9, -5, -3, -1, 5, -7, 3, 1),
+    (-9, 3, -4, 3, 3, 4, 1, 5, -5, 10, 2, 0, 5, 1, -8, 1),
+    (13, 5, 9, 1, -3, -6, 3, -10, 14, -15, -5, -1, 0, -8, 11, 0),
+)
 
 
 def ids(*values: int) -> Ids:
@@ -23,6 +31,14 @@ def ids(*values: int) -> Ids:
 def text(seed: int, length: int, vocabulary: int = VOCABULARY) -> Ids:
     """Ids without a repeated key, for all practical purposes."""
     return np.random.default_rng(seed).integers(0, vocabulary, length, dtype=np.int32)
+
+
+def like(difference: tuple[int, ...], seed: int) -> tuple[Ids, Ids]:
+    """Two rows of ids that differ by `difference`, which have the same key."""
+    left = text(seed, KEY_IDS, 900) + 50
+    right = left + np.array(difference, dtype=np.int32)
+    assert slot_of(left.tolist(), 2**32) == slot_of(right.tolist(), 2**32)
+    return left, right
 
 
 def empty(vocabulary: int = VOCABULARY, chunks: int = 2) -> RecordIndex:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
 
 import numpy as np
 import pytest
 
+from tensorfold.domain.recall import lengths as matching
+from tensorfold.domain.recall.chunks import Chunk
 from tensorfold.domain.recall.index import RecordIndex
-from tensorfold.domain.recall.layout import CHUNK_BYTES, CHUNK_IDS, MOST_CHUNKS, SEPARATOR, Part
+from tensorfold.domain.recall.layout import CHUNK_BYTES, CHUNK_IDS, MOST_CHUNKS, SEPARATOR, Ids, Part
 from tensorfold.domain.recall.lengths import REACH
 from tensorfold.domain.recall.places import Place
 from tests.domain.recall.records import VOCABULARY, Record, empty, holding, ids, text
@@ -153,12 +156,6 @@ def test_the_end_of_a_chunk_is_followed_by_nothing() -> None:
     assert followed(record.index, A[:49].tolist()) == [(int(A[49]),)]
 
 
-@pytest.mark.parametrize(("newer", "found"), [(63, 100), (64, 20)])
-def test_sixty_four_places_of_a_key_are_looked_at(newer: int, found: int) -> None:
-    short = [np.concatenate([B[3 * i : 3 * i + 3], A[80:101]]) for i in range(newer)]
-    assert lengths_found(holding(A[:110], *short), A[:100].tolist(), 1) == [found]
-
-
 @pytest.mark.parametrize("strange", [-1, -5, VOCABULARY, VOCABULARY + 1, 2**31 - 1, 2**31, -(2**31) - 1, 2**70])
 def test_what_is_no_id_ends_a_match_of_the_stream_and_is_never_found(strange: int) -> None:
     index = holding(A[:400])
@@ -283,6 +280,22 @@ def test_memory_of_a_dropped_chunk_is_given_back() -> None:
     assert [ref() for ref in gone] == [None, None]
 
 
+def test_a_chunk_takes_eight_bytes_an_id_and_nothing_else_stays_of_what_was_loaded() -> None:
+    index = empty()
+    read = text(5, CHUNK_IDS)
+    tracemalloc.start()
+    try:
+        index.load(1, read)
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        index.load(2, read)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert CHUNK_MEMORY <= taken < CHUNK_MEMORY + 50_000
+    assert most < 2 * CHUNK_MEMORY + CHUNK_BYTES
+
+
 def test_emptying_forgets_everything_and_changes_the_era() -> None:
     index = holding(A[:100], B[:100])
     places = index.find(A[:50].tolist(), 8)
@@ -386,6 +399,68 @@ def test_a_part_without_a_place_is_refused_and_changes_nothing(sequence: int, of
     assert (index.ids, index.chunks) == (100, 1)
     index.add(Part(5, 101, B[:20]))
     assert index.ids == 120
+
+
+def test_a_part_that_touches_a_piece_of_one_id_is_refused() -> None:
+    index = empty()
+    index.load(1, A[:1])
+    with pytest.raises(ValueError, match="20 ids at 1 do not fit a chunk of which 1 are taken"):
+        index.add(Part(1, 1, B[:20]))
+    index.load(2, ids(5, SEPARATOR))
+    index.add(Part(2, 2, B[:20]))
+    assert index.ids == 22
+
+
+def test_a_part_that_fills_its_chunk_to_the_end_is_taken() -> None:
+    index = empty()
+    index.add(Part(1, CHUNK_IDS - 20, B[:20]))
+    assert index.ids == 20
+
+
+def test_a_part_that_could_not_be_added_can_be_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = empty()
+    with monkeypatch.context() as patched:
+        patched.setattr("tensorfold.domain.recall.chains.Chains.insert", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            index.add(Part(1, 0, A[:100]))
+    assert index.find(A[:50].tolist(), 8) == []
+    # What lies in memory that nothing was published in may be anything.
+    index._chains.live[1].ids[-1] = 7
+    index.add(Part(1, 0, A[:100]))
+    assert lengths_found(index, A[:50].tolist()) == [50]
+
+
+def test_an_id_beyond_every_vocabulary_hides_no_other() -> None:
+    zeros = np.concatenate([A[:40], ids(0, 0, 0), A[43:80]])
+    stream = [2**40, *zeros[1:60].tolist()]
+    assert lengths_found(holding(zeros), stream) == [59]
+
+
+def test_of_a_text_that_is_everywhere_few_places_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(tail: Ids, places: list[tuple[Chunk, int]]) -> tuple[list[int], list[int]]:
+        asked.append(len(places))
+        return compare(tail, places)
+
+    compare = matching._compared
+    pieces = [np.concatenate([ids(i), A[40:101]]) for i in range(60)]
+    index = holding(*pieces)
+    monkeypatch.setattr(matching, "_compared", counted)
+    assert lengths_found(index, A[:100].tolist(), 8) == [60] * 8
+    assert asked == [16]
+    asked.clear()
+    assert lengths_found(index, A[:100].tolist(), 20) == [60] * 20
+    assert asked == [16, 44]
+
+
+def test_of_a_text_that_is_everywhere_the_newest_places_are_looked_at() -> None:
+    for others, found in ((63, 100), (64, 20)):
+        short = [np.concatenate([B[3 * i : 3 * i + 3], A[80:101]]) for i in range(others)]
+        index = holding(A[:110], *short)
+        assert lengths_found(index, A[:100].tolist(), 1) == [found]
+        # Older ones too while there are too few.
+        assert lengths_found(index, A[:100].tolist(), 65)[0] == 100
 
 
 def test_chunks_are_read_in_the_order_of_their_numbers() -> None:

@@ -86,6 +86,69 @@ def test_a_walk_takes_as_many_steps_as_it_is_told_some_at_a_time(held: int, step
     assert [place for batch in batches for place in batch] == every[:steps]
 
 
+def test_a_walk_that_came_to_the_end_of_its_chain_says_no_more() -> None:
+    chains = Chains(ENTRIES)
+    assert [len(batch) for batch in chains.walk(KEY, 192, 1)] == [0]
+    filled(chains, 1)
+    assert [len(batch) for batch in chains.walk(KEY, 192, 1)] == [1]
+
+
+def test_a_text_of_one_key_has_a_place() -> None:
+    chains = Chains(ENTRIES)
+    filled(chains, 1, A[50 : 50 + KEY_IDS])
+    assert [stop for _, stop in places(chains, after=0)] == [KEY_IDS]
+
+
+def test_no_key_reaches_beyond_what_was_inserted() -> None:
+    chains = Chains(ENTRIES)
+    for cut in range(51, 50 + KEY_IDS):
+        chunk = Chunk(cut, cut)
+        chains.admit(chunk)
+        chunk.write(A, 0, VOCABULARY)
+        chains.insert(chunk, 0, cut)
+        chains.insert(chunk, cut, len(A))
+        chunk.publish(len(A))
+    assert numbers_found(chains) == []
+
+
+def test_chunks_are_told_apart_up_to_the_last_number() -> None:
+    chains = Chains(ENTRIES)
+    for number in (1, 2047, 2048, 4095):
+        filled(chains, number)
+    assert numbers_found(chains) == [4095, 2048, 2047, 1]
+    del chains.live[1]
+    filled(chains, 4096)
+    assert numbers_found(chains) == [4096, 4095, 2048, 2047]
+
+
+def test_positions_of_before_mean_nothing_when_they_are_made_anew() -> None:
+    chains = Chains(ENTRIES, numbers=4)
+    filled(chains, 1)
+    filled(chains, 2, B)
+    filled(chains, 3, B)
+    del chains.live[1]
+    filled(chains, 4, B)
+    filled(chains, 5, B)
+    assert numbers_found(chains) == []
+    assert np.count_nonzero(chains._heads) <= len(B)
+
+
+def test_the_first_key_of_a_chunk_is_there_when_positions_were_made_anew() -> None:
+    chains = Chains(ENTRIES, numbers=4)
+    for number in range(1, 5):
+        while len(chains.live) >= 2:
+            del chains.live[min(chains.live)]
+        filled(chains, number, A[50:])
+    assert numbers_found(chains) == [4, 3]
+
+
+def test_nothing_of_an_emptied_record_stays_in_the_table() -> None:
+    chains = Chains(ENTRIES)
+    filled(chains, 1)
+    chains.clear()
+    assert not chains._heads.any()
+
+
 def test_a_walk_asks_for_as_much_after_a_place_as_it_is_told() -> None:
     chains = Chains(ENTRIES)
     filled(chains, 1, A[: 50 + KEY_IDS])
