@@ -128,7 +128,7 @@ class HttpChatServer:
         except ssl.SSLError:
             raise ServerFaultError(f"{self.name} does not speak TLS that this machine trusts.") from None
         except ConnectionRefusedError:
-            raise ServerFaultError(f"{self.name} takes no connections; is it running?") from None
+            raise ServerFaultError(f"{self.name} takes no connections; start it, or name another --url.") from None
         except (OSError, HTTPException, ValueError) as fault:
             number = f" (error {fault.errno})" if isinstance(fault, OSError) and fault.errno is not None else ""
             raise ServerFaultError(f"{self.name} cannot be reached, or broke off{number}.") from None
@@ -159,7 +159,7 @@ def _hint(status: int) -> str:
     if status in (401, 403):
         return "; give its key with --key"
     if status == 404:
-        return "; is the path of --url right?"
+        return "; look at the path of --url"
     return "; redirects are not followed" if 300 <= status < 400 else ""
 
 

@@ -146,7 +146,7 @@ def test_a_stream_that_ends_without_done_is_a_reply_and_one_without_any_event_is
     ("status", "hint"),
     [
         (401, "; give its key with --key"),
-        (404, "; is the path of --url right?"),
+        (404, "; look at the path of --url"),
         (307, "; redirects are not followed"),
         (500, ""),
     ],
@@ -219,7 +219,8 @@ def test_the_records_state_is_a_short_word_or_not_stated(answer: Answer, state: 
 def test_a_server_that_is_not_there_is_named_with_a_hint() -> None:
     with answering({}) as place:
         pass
-    with pytest.raises(ServerFaultError, match=r"^the server at 127.0.0.1:\d+ takes no connections; is it running\?$"):
+    told = rf"^the server at 127\.0\.0\.1:{place.port} takes no connections; start it, or name another --url\.$"
+    with pytest.raises(ServerFaultError, match=told):
         place.client.models()
 
 
