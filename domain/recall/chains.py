@@ -81,8 +81,7 @@ class Chains:
         for taken in range(0, steps, _AT_ONCE):
             places: list[Place] = []
             for _ in range(min(steps - taken, _AT_ONCE)):
-                # Positions only fall, whatever is written meanwhile, so that no chain is walked in a circle. 0 stands for
-                # none, and is of no chunk.
+                # Positions only fall, whatever is written meanwhile: no chain is walked in a circle. 0 is of no chunk.
                 chunk = live.get(base + (position >> _SHIFT)) if position < bound else None
                 if chunk is None:
                     break
