@@ -35,7 +35,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _names_a_model(word: str) -> bool:
-    return word.split("@")[0] == "demo" or "/" in word or Path(word).is_dir()
+    return word.split("@")[0] == "demo" or "/" in word or (bool(word) and Path(word).is_dir())
 
 
 class _Parser(argparse.ArgumentParser):
@@ -147,12 +147,14 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     generation.add_argument(
         "--max-tokens", type=integer(1, 1 << 31), default=SAMPLING.max_tokens, metavar="N", help="default reply limit"
     )
-    generation.add_argument("--temperature", type=number(0, 100), help="default temperature, 0 is greedy")
-    generation.add_argument("--top-p", type=number(0, 1, open_least=True), help="default nucleus")
-    generation.add_argument("--top-k", type=integer(-1, 1 << 31), help="default number of candidates, 0 is off")
-    generation.add_argument(
-        "--min-p", type=number(0, 1), help="default least share of the best candidate's probability"
-    )
+    for flag, read, metavar, what in (
+        ("--temperature", number(0, 100), "T", "temperature, 0 is greedy"),
+        ("--top-p", number(0, 1, open_least=True), "P", "nucleus, 1 is off"),
+        ("--top-k", integer(-1, 1 << 31), "K", "number of candidates, 0 is off"),
+        ("--min-p", number(0, 1), "P", "least share of the best candidate's probability, 0 is off"),
+    ):
+        words = f"default {what}; without it, what generation_config.json says"
+        generation.add_argument(flag, type=read, metavar=metavar, help=words)
     generation.add_argument(
         "--thinking",
         action=argparse.BooleanOptionalAction,

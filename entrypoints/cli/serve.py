@@ -88,11 +88,9 @@ def serve(flags: argparse.Namespace, signals: Signals) -> int:
 
 
 def _listen(settings: RunSettings, taken: Callable[[Mapping[str, Any]], None]) -> HttpServer:
-    if (warning := exposure_warning(settings.http)) is not None:
-        warn(warning)
     limits = HttpLimits.for_load(settings.engine.parallel, settings.engine.queue)
     try:
-        return HttpServer(
+        server = HttpServer(
             settings.http,
             limits,
             version=__version__,
@@ -103,6 +101,9 @@ def _listen(settings: RunSettings, taken: Callable[[Mapping[str, Any]], None]) -
         )
     except ListenError as refusal:
         raise RefusedError(refusal.message) from None
+    if (warning := exposure_warning(settings.http)) is not None:
+        warn(warning)
+    return server
 
 
 def _tell(record: AccessRecord) -> None:

@@ -1,4 +1,4 @@
-"""Flags of parts that are not there: what asks for nothing passes, the rest is refused in a line that says what to do."""
+"""Flags of parts that are not there: what asks for nothing passes, all else is refused and told what to do instead."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.entrypoints.cli.later_flags import LATER, LEARN, MLX_ONLY, LaterFlag, refuse_flags
 from tensorfold.entrypoints.cli.parser import parse
 from tensorfold.entrypoints.settings import run_settings
+from tests.end_to_end.options import ASKING
 
-ASKING = {
-    "--thinking-budget": "100", "--drafter": "owner/name", "--drafter-bits": "0", "--mtp-drafts": "3",
-    "--mtp-confidence": "0.7", "--prompt-cache-gib": "0.5", "--checkpoint-slots": "2", "--snapshot-dir": "~/snapshots",
-    "--mlx-cache-gib": "8", "--tp": "2", "--rank": "1", "--master": "host", "--master-port": "1234",
-}  # fmt: skip
 NO_NUMBERS = {
     "--thinking-budget": "-1", "--drafter-bits": "17", "--mtp-drafts": "-1", "--mtp-confidence": "1.5",
     "--prompt-cache-gib": "nan", "--checkpoint-slots": "some", "--mlx-cache-gib": "-1", "--tp": "3", "--rank": "2",
