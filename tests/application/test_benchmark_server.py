@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,38 +12,13 @@ from tensorfold.application.benchmarking import Listener, Outcome
 from tensorfold.application.ports.benchmarks import ServerFaultError, ServerReply, ServerRequest
 from tensorfold.application.ports.checkpoints import RefusedError
 from tests.application.benchmark_house import Heard
+from tests.fakes.benchmarks import Answer, FakeChatServer
 from tests.fakes.clock import FakeClock
 
 GREEDY = tuple(Prompt(f"p{n}", (("user", f"Say {n}."),)) for n in range(3))
 SAMPLED = Prompt("sampled", (("user", "Say more."),), 0.8, 0.9, 5, 7)
 MATRIX = ServerMatrix("m", (*GREEDY, SAMPLED), 16, 1, (1, 2))
 REPLY = ServerReply("text", 0.25, 1.75, 2.0, 8, 16)
-
-Answer = Callable[[ServerRequest, int], ServerReply]
-
-
-class FakeServer:
-    """Answers each request by `answer`, which is told how many were asked before; each takes two seconds."""
-
-    def __init__(self, clock: FakeClock, answer: Answer, state: str | None = None) -> None:
-        self.asked: list[ServerRequest] = []
-        self._clock = clock
-        self._answer = answer
-        self._state = state
-        self._lock = threading.Lock()
-
-    def models(self) -> Sequence[str]:
-        return ("m",)
-
-    def record_state(self) -> str | None:
-        return self._state
-
-    def reply(self, request: ServerRequest) -> ServerReply:
-        with self._lock:
-            self.asked.append(request)
-            answer = self._answer(request, len(self.asked) - 1)
-            self._clock.advance(answer.seconds)
-            return answer
 
 
 def text(request: ServerRequest) -> str:
@@ -57,9 +30,9 @@ def measured(
     matrix: ServerMatrix = MATRIX,
     state: str | None = None,
     listener: Listener | None = None,
-) -> tuple[Outcome, ServerBenchmark, FakeServer]:
+) -> tuple[Outcome, ServerBenchmark, FakeChatServer]:
     clock = FakeClock()
-    server = FakeServer(clock, answer, state)
+    server = FakeChatServer(clock, answer, state=state)
     benchmark = ServerBenchmark(server, clock, matrix, listener or Listener())
     return benchmark.run(), benchmark, server
 

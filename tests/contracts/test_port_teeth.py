@@ -12,6 +12,7 @@ from tests.contracts.candidates import checks_of
 from tests.contracts.drafts.liars import ACCEPTANCE_LIES, DRAFT_LIES
 from tests.contracts.test_ports import SUITES
 from tests.contracts.text.liars import GRAMMAR_LIES, TEMPLATE_LIES, TOKENIZER_LIES
+from tests.contracts.world.benchmark_liars import BENCHMARK_LIES
 from tests.contracts.world.liars import LINK_LIES, MACHINE_LIES, RECALL_LIES, SERVICE_LIES, SNAPSHOT_LIES, SOURCE_LIES
 from tests.contracts.world.update_liars import KEY_LIES, REQUEST_LIES, UPDATE_LIES
 
@@ -27,6 +28,7 @@ PORT_LIES = (
     *KEY_LIES,
     *REQUEST_LIES,
     *UPDATE_LIES,
+    *BENCHMARK_LIES,
     *SOURCE_LIES,
     *DRAFT_LIES,
     *ACCEPTANCE_LIES,

@@ -11,12 +11,14 @@ import pytest
 
 from tests.contracts.candidates import Candidate, checks_of
 from tests.contracts.drafts import acceptance_checks, source_checks
+from tests.contracts.registry_benchmarks import BENCHMARK_FILES, CHAT_SERVERS
 from tests.contracts.registry_drafts import ACCEPTANCE_RULES, SOURCES
 from tests.contracts.registry_text import GRAMMARS, TEMPLATES, TOKENIZERS
 from tests.contracts.registry_updates import KEY_FILES, REQUEST_FILES, UPDATES
 from tests.contracts.registry_world import HUBS, LINKS, MACHINES, PACKAGES, READERS, RECALLS, SERVICES, SNAPSHOTS
 from tests.contracts.text import grammar_checks, template_checks, tokenizer_checks
 from tests.contracts.world import (
+    benchmark_checks,
     checkpoint_checks,
     feed_and_report_checks,
     hub_checks,
@@ -26,6 +28,7 @@ from tests.contracts.world import (
     package_checks,
     recall_checks,
     request_checks,
+    server_checks,
     snapshot_checks,
     update_checks,
 )
@@ -42,6 +45,8 @@ SUITES: tuple[tuple[str, Sequence[Candidate[Any]], ModuleType], ...] = (
     ("key_file", KEY_FILES, key_checks),
     ("request_file", REQUEST_FILES, request_checks),
     ("update", UPDATES, update_checks),
+    ("benchmark_files", BENCHMARK_FILES, benchmark_checks),
+    ("chat_server", CHAT_SERVERS, server_checks),
     ("reader", READERS, checkpoint_checks),
     ("hub", HUBS, hub_checks),
     ("package", PACKAGES, package_checks),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,19 +16,10 @@ from tensorfold.adapters.servers.chat_server import HttpChatServer
 from tensorfold.adapters.servers.events import EventFaultError, ReplyEvents
 from tensorfold.application.ports.benchmarks import ServerFaultError, ServerRequest
 from tensorfold.application.ports.checkpoints import RefusedError
+from tests.fakes.chat_site import Answer, ChatSite, events, piece
 from tests.fakes.clock import FakeClock
 
 ASK = ServerRequest("m", [{"role": "user", "content": "Hi"}], 8, 0.5, 0.9, top_k=3, seed=4, ignore_eos=True)
-
-
-@dataclass
-class Answer:
-    """What a path answers: a status and bytes, after `before` was called."""
-
-    body: bytes
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    before: Callable[[], None] = lambda: None
 
 
 @dataclass
@@ -43,47 +33,11 @@ class Place:
 
 @contextmanager
 def answering(answers: Mapping[str, Answer], key: str | None = None, clock: FakeClock | None = None) -> Iterator[Place]:
-    asked: list[tuple[str, dict[str, str], Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer(None)
-
-        def do_POST(self) -> None:
-            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
-        def _answer(self, body: Any) -> None:
-            asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-            answer = answers.get(self.path, Answer(b"{}", 404))
-            answer.before()
-            self.send_response(answer.status)
-            for name, value in answer.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(answer.body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            return None
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
+    site = ChatSite(answers)
     try:
-        port = server.server_address[1]
-        yield Place(HttpChatServer(f"http://127.0.0.1:{port}", key, clock or FakeClock()), port, asked)
+        yield Place(HttpChatServer(site.url, key, clock or FakeClock()), site.port, site.asked)
     finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def events(*objects: Any, done: bool = True) -> bytes:
-    lines = [f"data: {json.dumps(one)}\n\n" for one in objects]
-    return "".join([": a comment\n\n", *lines, "data: [DONE]\n\n" if done else ""]).encode()
-
-
-def piece(text: str | None, **more: Any) -> dict[str, Any]:
-    return {"choices": [{"delta": {"content": text}, **more}]}
+        site.close()
 
 
 def chat(body: bytes, **more: Any) -> dict[str, Answer]:
@@ -227,7 +181,7 @@ def test_a_server_that_is_not_there_is_named_with_a_hint() -> None:
 def test_a_server_that_says_nothing_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_server, "_QUICK_S", 0.05)
     asked = threading.Event()
-    with answering({"/v1/models": Answer(b"{}", before=lambda: bool(asked.wait(10)))}) as place:  # type: ignore[arg-type]
+    with answering({"/v1/models": Answer(b"{}", before=lambda: asked.wait(10))}) as place:
         with pytest.raises(ServerFaultError, match="said nothing for 0 seconds"):
             place.client.models()
         asked.set()
