@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks.replay.compare import FIXED, OFF, RECALL, SUFFIX, SUFFIX_ALONE, Result
+from tests.benchmarks.replay.compare import FIXED, OFF, RECALL, SUFFIX_ALONE, Result
 
 LANDED = 0.95
 TIMES_FIXED = 2.0
@@ -33,7 +33,9 @@ def least(result: Result, machines: Sequence[str]) -> Iterator[Least]:
         times = min(_speed(result, RECALL, machine) / _speed(result, FIXED, machine) for machine in machines)
         yield Least(f"{name} {times:.2f} times the 7-id window (least {TIMES_FIXED:.1f})", times >= TIMES_FIXED)
     elif name == "agent":
-        times = min(_speed(result, RECALL, machine) / _best_suffix(result, machine) for machine in machines)
+        # As its authors describe it, which has a structure of its own for the stream's context: copies by our rules
+        # beside it are a row of the table, not the baseline.
+        times = min(_speed(result, RECALL, machine) / _speed(result, SUFFIX_ALONE, machine) for machine in machines)
         yield Least(f"{name} {times:.2f} times suffix decoding (least {TIMES_SUFFIX:.1f})", times >= TIMES_SUFFIX)
     elif name in ("chat", "random") or name.startswith("hostile"):
         most = HOSTILE_COST if name.startswith("hostile") else IDLE_COST
@@ -43,10 +45,6 @@ def least(result: Result, machines: Sequence[str]) -> Iterator[Least]:
 
 def _speed(result: Result, policy: str, machine: str) -> float:
     return result.tallies[policy][machine].per_time
-
-
-def _best_suffix(result: Result, machine: str) -> float:
-    return max(_speed(result, policy, machine) for policy in (SUFFIX, SUFFIX_ALONE))
 
 
 def _cost(result: Result, machine: str) -> float:
