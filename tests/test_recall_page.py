@@ -16,6 +16,7 @@ from tensorfold.application.recall import MOST_QUEUED_BYTES, MOST_RUNS
 from tensorfold.application.settings import RecallSettings
 from tensorfold.domain.drafting.landing import DECAY, DEPTHS, PRIOR_TRIALS
 from tensorfold.domain.recall.chunks import CHUNK_MEMORY_BYTES
+from tensorfold.domain.recall.edits import EDIT_IDS, MOST_EDITS
 from tensorfold.domain.recall.layout import (
     CHUNK_BYTES,
     CHUNK_IDS,
@@ -29,8 +30,8 @@ from tensorfold.domain.recall.layout import (
     TAIL_IDS,
 )
 from tensorfold.domain.recall.policy import OfferSettings
-from tensorfold.domain.recall.rates import CLASSES, NAMES, RESUMED, RESUMED_IDS
-from tensorfold.domain.recall.resync import BEFORE, BEHIND
+from tensorfold.domain.recall.rates import CLASSES, NAMES, RESUMED
+from tensorfold.domain.recall.resync import EVIDENCE
 from tests.command_pages import flags
 from tests.entrypoints.http.test_recall import SHOWN
 from tests.test_docs import rows, text
@@ -63,6 +64,12 @@ def test_the_classes_and_their_priors_are_those_of_the_code() -> None:
     assert [c.least for c in CLASSES] == [KEY_IDS, 32, 64]
 
 
+def test_what_lets_a_broken_copy_go_on_is_that_of_the_code() -> None:
+    table = rows(PAGE, "| Ids that match | From before the break | To behind it | Only where alone |")
+    stated = [(int(ids), int(before), int(behind), alone == "yes") for ids, before, behind, alone in table]
+    assert stated == [tuple(evidence) for evidence in EVIDENCE]
+
+
 def test_the_bytes_shown_are_the_bytes_written() -> None:
     shown = re.search(r"So the ids 5, 0, 7 as one piece .*?```\n(.+?)\n```", PAGE, re.DOTALL)
     assert shown is not None
@@ -90,7 +97,7 @@ def test_the_bytes_shown_are_the_bytes_written() -> None:
         f"the first id, ids {DEPTHS[1]} to {DEPTHS[2] - 1}, {DEPTHS[2]} to {DEPTHS[3] - 1}, and deeper ones",
         f"a prior that weighs as much as {PRIOR_TRIALS:g} ids",
         f"is weighed {DECAY} times as much",
-        f"the last {RESUMED_IDS} ids are looked for from {BEFORE} ids before to {BEHIND} ids behind the break",
+        f"Up to {MOST_EDITS} edits of at most {EDIT_IDS} ids are remembered",
     ],
 )
 def test_the_page_has_the_figures_of_the_code(words: str) -> None:

@@ -28,7 +28,7 @@ class OfferSettings:
     """
 
     base_drafts: int = 7
-    resumed_drafts: int = 15
+    resumed_drafts: int = 31
     widest_drafts: int = 127
     rest: int = 4
     own_drafts: float = 0.0
@@ -83,9 +83,12 @@ class Ledger:
         self._probes += 1
         self._wait = settings.first_wait if worthwhile else min(2 * self._wait, settings.longest_wait)
 
-    def verified(self, kind: int, offered: int, landed: int, missed: bool) -> None:
-        """Of a copy of a class `offered` ids were verified: `landed` were right, and the next was wrong if `missed`."""
-        self.rates.observe(kind, landed, missed)
+    def verified(self, kind: int, offered: int, landed: int, missed: bool, behind: int = 0) -> None:
+        """Of a copy of a class `offered` ids were verified: `landed` were right, and the next was wrong if `missed`.
+
+        `behind` ids of the copy had landed before.
+        """
+        self.rates.observe(kind, landed, missed, behind)
         before, classes = self._classes[kind], list(self._classes)
         classes[kind] = ClassFigures(
             before.match,

@@ -35,6 +35,7 @@ class _Offer:
     kind: int
     ledger: Ledger
     repeat: bool
+    behind: int
     probe: bool = False
     graft: bool = False
 
@@ -58,6 +59,7 @@ class RecallSource:
         # Set where a copy begins.
         self._window: int
         self._own = settings.own_drafts
+        self._landed = 0
         self._rest = 0
         self._graft_wait = 0
 
@@ -87,6 +89,7 @@ class RecallSource:
             return None
         if self._cursors.follow(tokens):
             self._window = self._settings.resumed_drafts if self._cursors.resumed else self._settings.base_drafts
+            self._landed = 0
         offer = self._offer = self._choose(tokens, limit) if self._cursors.live else None
         if offer is None:
             return None
@@ -101,12 +104,12 @@ class RecallSource:
         ledger = self._policy.ledger
         kind = match_class(live[0].length, self._cursors.resumed)
         rates = ledger.rates.prior if self._settings.eager else ledger.rates.chances
-        drafts = self._drafts(votes, rates(kind, count), limit)
+        drafts = self._drafts(votes, rates(kind, count, self._landed), limit)
         if not drafts.tokens:
             return None
         # The record keeps LEAD_IDS before what a request newly read: a repeated one may match no further back.
         repeat = live[0].length >= len(tokens) - self._prompt + min(self._prompt, LEAD_IDS)
-        offer = _Offer(drafts, len(tokens), self._cursors.era, kind, ledger, repeat)
+        offer = _Offer(drafts, len(tokens), self._cursors.era, kind, ledger, repeat, self._landed)
         if self._settings.eager:
             return offer
         wanted = drafts.expected > self._own
@@ -117,7 +120,7 @@ class RecallSource:
         if ledger.probe_due():
             # A true copy's chances, so that a probe gets rows where a true copy would; where no more is hoped for than
             # expected, an offer that is wanted anyway is probe enough.
-            hoped = self._drafts(votes, ledger.rates.prior(kind, count), limit)
+            hoped = self._drafts(votes, ledger.rates.prior(kind, count, self._landed), limit)
             better = hoped.expected > drafts.expected
             if better or not wanted:
                 ledger.probe_began()
@@ -135,7 +138,7 @@ class RecallSource:
         for place in live:
             if 2 * place.length < live[0].length:
                 break
-            ids = self._places.following(place.at, count)
+            ids = self._cursors.following(place, count)
             if ids:
                 votes.append(Vote(recency ** len(votes) * 2.0 ** match_class(place.length), ids))
         return votes
@@ -177,7 +180,8 @@ class RecallSource:
         landing = offer.drafts.landing(tokens[offer.at :], rows)
         landed = min(landing.landed, kept)
         missed = landing.missed and landed == landing.landed
-        ledger.verified(offer.kind, rows, landed, missed)
+        ledger.verified(offer.kind, rows, landed, missed, offer.behind)
+        self._landed = 0 if missed else self._landed + landed
         if offer.probe and not (landed or missed):
             ledger.probe_unseen()
         elif offer.probe:

@@ -117,12 +117,24 @@ def edited(*fresh: int, landed: int = 5) -> tuple[Cursors, list[int]]:
     return followed, tokens
 
 
-def test_a_broken_copy_is_resumed_when_three_ids_match_close_by() -> None:
+@pytest.mark.parametrize("ids", [1, 2, 3])
+def test_a_broken_copy_is_resumed_when_ids_match_close_by(ids: int) -> None:
     followed, tokens = edited(1)
     assert not followed.live
+    assert followed.follow([*tokens, *TEXT[26 : 26 + ids]])
+    assert (list(followed.live), followed.resumed) == ([Place(ids, 26 + ids)], True)
+
+
+def test_a_broken_copy_is_not_resumed_by_ids_that_could_stand_elsewhere() -> None:
+    text = [*TEXT[:32], TEXT[26], TEXT[27], *TEXT[32:]]
+    followed, _ = cursors(text)
+    followed.follow(text[:20])
+    tokens = [*text[:25], 1]
+    followed.follow(tokens)
+    assert not followed.follow([*tokens, TEXT[26]])
     assert not followed.follow([*tokens, *TEXT[26:28]])
     assert followed.follow([*tokens, *TEXT[26:29]])
-    assert (list(followed.live), followed.resumed) == ([Place(3, 29)], True)
+    assert list(followed.live) == [Place(3, 29)]
 
 
 def test_a_copy_that_breaks_and_goes_on_within_one_round_is_resumed_at_once() -> None:
@@ -270,6 +282,119 @@ def test_a_resumed_copy_that_breaks_again_is_resumed_from_there() -> None:
     followed.follow(tokens)
     assert followed.follow([*tokens, *TEXT[50:53]])
     assert (list(followed.live), followed.resumed) == ([Place(3, 53)], True)
+
+
+# -- edits made again ------------------------------------------------------------------------------------------------
+
+NAMED = [n for line in range(12) for n in (*range(1000 + 20 * line, 1009 + 20 * line), 7, 8)]
+"""Lines of nine ids, each followed by a name of two."""
+
+
+def renaming(lines: int, name: Sequence[int] = (1, 2, 3)) -> tuple[Cursors, ListPlaces, list[int]]:
+    """A stream that copied NAMED and changed the name in that many lines from the third on, id by id."""
+    followed, places = cursors(NAMED)
+    tokens: list[int] = []
+    for line in range(2 + lines):
+        for token in (
+            *NAMED[11 * line : 11 * line + 9],
+            *(NAMED[11 * line + 9 : 11 * line + 11] if line < 2 else name),
+        ):
+            read(followed, tokens, token)
+    return followed, places, tokens
+
+
+def read(followed: Cursors, tokens: list[int], *fresh: int) -> bool:
+    """Append `fresh` to `tokens`, id by id; what the last call of `follow` said."""
+    began = False
+    for token in fresh:
+        tokens.append(token)
+        began = followed.follow(tokens)
+    return began
+
+
+def foretold(followed: Cursors, count: int) -> list[int]:
+    return list(followed.following(followed.live[0], count))
+
+
+def test_an_edit_that_begins_as_an_earlier_one_is_finished_like_it() -> None:
+    followed, _, tokens = renaming(1)
+    read(followed, tokens, *NAMED[33:42])
+    assert foretold(followed, 3) == NAMED[42:45]
+    assert read(followed, tokens, 1)
+    assert followed.resumed
+    assert foretold(followed, 4) == [2, 3, *NAMED[44:46]]
+
+
+def test_an_edit_made_twice_is_made_before_it_begins() -> None:
+    followed, _, tokens = renaming(2)
+    tokens += NAMED[44:50]
+    followed.follow(tokens)
+    assert foretold(followed, 9) == [*NAMED[50:53], 1, 2, 3, *NAMED[55:58]]
+
+
+def test_a_window_with_an_edit_in_it_is_followed_to_any_of_its_ids() -> None:
+    for cut in range(1, 12):
+        followed, _, tokens = renaming(2)
+        tokens += NAMED[44:50]
+        followed.follow(tokens)
+        window = foretold(followed, 12)
+        assert followed.follow([*tokens, *window[:cut]]) is False
+        assert foretold(followed, 12 - cut) == window[cut:]
+
+
+def test_a_copy_across_an_edit_counts_as_resumed_and_by_the_ids_behind_the_edit() -> None:
+    followed, _, tokens = renaming(2)
+    tokens += [*NAMED[44:53], 1, 2, 3, *NAMED[55:60]]
+    followed.follow(tokens)
+    assert followed.resumed
+    assert followed.live[0].length == 5
+
+
+def test_an_edit_finished_otherwise_ends_the_copy_and_is_looked_for_again() -> None:
+    followed, _, tokens = renaming(1)
+    read(followed, tokens, *NAMED[33:42], 1)
+    tokens += [2, 99]
+    assert not followed.follow(tokens)
+    assert not followed.live
+    assert followed.follow([*tokens, *NAMED[44:47]])
+    assert followed.live[0].at == 47
+
+
+def test_an_edit_that_the_stream_leaves_out_is_no_longer_foretold() -> None:
+    followed, _, tokens = renaming(2)
+    read(followed, tokens, *NAMED[44:66])
+    assert foretold(followed, 11) == NAMED[66:77]
+
+
+def test_a_copy_in_the_middle_of_an_edit_foretells_the_rest_of_it_only_for_the_first_place() -> None:
+    followed, _, tokens = renaming(1)
+    read(followed, tokens, *NAMED[33:42], 1)
+    assert foretold(followed, 2) == [2, 3]
+    assert list(followed.following(Place(20, 3), 2)) == NAMED[3:5]
+
+
+def test_a_copy_that_goes_back_is_no_edit() -> None:
+    followed, tokens = edited(1, *TEXT[22:25])
+    assert list(followed.live) == [Place(3, 25)]
+    for _ in range(2):
+        read(followed, tokens, *TEXT[25:28], 1, *TEXT[25:28])
+    assert foretold(followed, 4) == TEXT[28:32]
+
+
+def test_a_new_era_forgets_the_edits() -> None:
+    followed, places, tokens = renaming(3)
+    places.era += 1
+    assert followed.follow([*tokens, *NAMED[:20]])
+    assert foretold(followed, 5) == NAMED[20:25]
+
+
+def test_a_text_that_ends_inside_an_edit_is_left() -> None:
+    followed, _ = cursors(NAMED[:44])
+    _, _, tokens = renaming(1)
+    followed.follow(tokens[:22])
+    followed.follow(tokens[:32])
+    followed.follow([*tokens[:32], 2])
+    assert not followed.follow([*tokens[:32], 2, 5, 6, 4])
 
 
 def _joined(parts: list[list[int]]) -> list[int]:

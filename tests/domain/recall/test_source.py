@@ -577,16 +577,21 @@ def broken(**changes: object) -> World:
     return world
 
 
+RESUMED_DRAFTS = OfferSettings().resumed_drafts
+
+
 def test_a_copy_is_resumed_after_an_edit_in_a_class_of_its_own() -> None:
     world = broken()
     offer = world.expect()
-    assert offer == Proposal(RECALL, tuple(TEXT[34:49]), LandingRates(6).chances(AFTER_EDIT, 15))
+    assert offer == Proposal(
+        RECALL, tuple(TEXT[34 : 34 + RESUMED_DRAFTS]), LandingRates(6).chances(AFTER_EDIT, RESUMED_DRAFTS)
+    )
     world.end([*TEXT[34:36], WRONG], RECALL, 15, 2)
     assert [c.offers for c in world.policy.figures().classes] == [2, 0, 0, 1]
 
 
 def test_a_resumed_copy_must_be_expected_to_land_more_than_own_drafts_do() -> None:
-    expected = sum(LandingRates(6).chances(AFTER_EDIT, 15))
+    expected = sum(LandingRates(6).chances(AFTER_EDIT, RESUMED_DRAFTS))
     world = broken()
     world.source._own = expected
     assert world.offer() is None
@@ -599,8 +604,8 @@ def test_a_resumed_copy_widens_and_becomes_a_copy_like_others() -> None:
     world = broken()
     text = [*world.tokens, *TEXT[34:]]
     offers = [world.round(text) for _ in range(3)]
-    assert [len(offer or ()) for offer in offers] == [15, 31, 63]
-    assert [c.offers for c in world.policy.figures().classes] == [3, 1, 0, 1]
+    assert [len(offer or ()) for offer in offers] == [31, 63, 127]
+    assert [c.offers for c in world.policy.figures().classes] == [2, 1, 1, 1]
 
 
 # -- several continuations -------------------------------------------------------------------------------------------
