@@ -42,7 +42,8 @@ class Histogram:
 
     def observe(self, value: float) -> None:
         """Count one value; a clock that went back counts as 0."""
-        value = max(0.0, value)
+        if value < 0.0:
+            value = 0.0
         self._counts[bisect_left(self._edges, value)] += 1
         self._total += value
 
