@@ -29,8 +29,8 @@ from tensorfold.domain.recall.source import RecallSourceFactory
 MOST_RUNS = 64
 MOST_QUEUED_BYTES = 16 << 20
 """Bounds of what waits for the writer: a run past them is dropped and counted."""
-_IDLE_S = 1.0
-"""How often an idle writer makes ids durable and looks whether a pause is over."""
+_LOOK_S = 1.0
+"""How often the writer, busy or idle, makes ids durable and looks whether a pause is over."""
 _RESTLESS_S = 10.0
 """How long after its last work a writer looks around; what had to be made durable is by then."""
 
@@ -139,7 +139,7 @@ class RecallService:
         self._queued_bytes = 0
         self._loaded = threading.Event()
         self._deadline: float | None = None
-        self._worked_at = 0.0
+        self._worked_at = self._looked_at = 0.0
         self._thread = threading.Thread(target=self._main, name="recall", daemon=True)
 
     # -- beginning and ending ------------------------------------------------------------------------------------
@@ -301,9 +301,10 @@ class RecallService:
     def _pause(self) -> float | None:
         """How long an idle writer sleeps: for good once everything is durable and nothing is wrong."""
         restless = self._stored.state == "paused" or self._clock.monotonic() - self._worked_at < _RESTLESS_S
-        return _IDLE_S if restless else None
+        return _LOOK_S if restless else None
 
     def _look(self) -> None:
+        self._looked_at = self._clock.monotonic()
         self._stored = self._store.sync()
 
     def _load(self) -> None:
@@ -326,6 +327,9 @@ class RecallService:
             self._dropped += pieces.added - added
         self._worked_at = self._clock.monotonic()
         self._stored = self._store.state()
+        if self._worked_at - self._looked_at >= _LOOK_S:
+            # Runs that are held already bring no piece along, and may keep the writer from ever being idle.
+            self._look()
 
     def _append(self, piece: Ids) -> bool:
         """Disk first, so that memory never offers what was not written; whether the piece was added."""

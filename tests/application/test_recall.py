@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.stores import Appended, RecallStore, StoredChunk, StoreState
 from tensorfold.application.recall import MOST_RUNS, RecallConflictError, RecallDeleteError, RecallService
 from tensorfold.domain.drafting.copies import CopySourceFactory
@@ -25,13 +26,15 @@ IDENTITY = RecordIdentity("ab" * 32, VOCABULARY, "fake")
 WAIT_S = 30.0
 
 
-def service_over(store: RecallStore, log: Callable[[str], None] = lambda line: None) -> RecallService:
+def service_over(
+    store: RecallStore, log: Callable[[str], None] = lambda line: None, clock: Clock | None = None
+) -> RecallService:
     service = RecallService(
         store,
         IDENTITY,
         directory="/somewhere",
         budget_bytes=LEAST_CHUNKS * CHUNK_BYTES,
-        clock=MachineClock(),
+        clock=clock or MachineClock(),
         log=log,
     )
     service.open()
@@ -269,6 +272,33 @@ def test_a_writer_that_falls_behind_drops_runs_and_counts_them() -> None:
         store.go.set()
         assert service.settle(WAIT_S)
         assert service.report().added_ids == (MOST_RUNS + 1) * 50
+
+
+class LeapingClock(MachineClock):
+    """On which a second passes whenever it is read."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def monotonic(self) -> float:
+        self._now += 1.0
+        return self._now
+
+
+def test_what_was_added_becomes_durable_however_busy_the_writer_is() -> None:
+    store, run = HeldStore(), text(0, 50)
+    service = service_over(store, clock=LeapingClock())
+    service.record(run, 0, service.began())
+    assert store.waiting.wait(WAIT_S)
+    for _ in range(20):
+        service.record(run, 0, service.began())
+    settled = threading.Thread(target=service.settle, args=(WAIT_S,))
+    settled.start()
+    store.go.set()
+    settled.join(WAIT_S)
+    # The writer was never idle: what it was handed was held already, so that no piece came to bring the others along.
+    assert service.report().held_ids == 20 * 50 and store.synced >= 20
+    service.close()
 
 
 def test_nobody_waits_for_a_writer_that_is_stuck() -> None:
