@@ -72,7 +72,7 @@ def _null_content(render: Render) -> bool:
 
 
 def _efforts(render: Render) -> tuple[str, ...]:
-    """Levels that are taken, and not as any odd word is. A clock in the text tells nothing, so digits are not compared."""
+    """Levels that are taken, and not as any odd word is. Digits are not compared: they may be those of a clock."""
 
     def shown(effort: str) -> str | None:
         text = _text(render, [_turn("user", "probe")], variables={EFFORT: effort, "enable_thinking": True})

@@ -1,4 +1,4 @@
-"""Levels of reasoning effort in their order, and the one that a template takes in place of one that it does not name."""
+"""Levels of reasoning effort in their order, and the one that a template takes in place of one it does not name."""
 
 from __future__ import annotations
 
