@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
-
 from tensorfold.domain.recall.chains import Chains
 from tensorfold.domain.recall.chunks import CHUNK_MEMORY_BYTES, Chunk
 from tensorfold.domain.recall.layout import (
@@ -117,16 +115,24 @@ class RecordIndex(RecordReader):
 
         Several places may hold a part each; all have those KEY_IDS ids, by which a copy passes from one to another.
         """
-        key = run[at : at + KEY_IDS]
+        key, run_at = run[at : at + KEY_IDS], run.data
+        wanted = key.tobytes()
         start, stop, seen, left = at, at, 0, MOST_CANDIDATES
         for chunk, end in chain.from_iterable(self._chains.walk(key.tolist(), MOST_STEPS, 0)):
             seen += 1
-            if not left or not np.array_equal(chunk.ids[end - KEY_IDS : end], key):
+            if chunk.id_at[end - KEY_IDS : end].tobytes() != wanted:
                 continue
+            stop = max(stop, at + KEY_IDS)
+            # Most places hold no more than what is known: one id tells, and the others are not compared at length.
+            before, after = end - KEY_IDS - (at - start), end + stop - (at + KEY_IDS)
+            if start > since and before > 0 and chunk.id_at[before - 1] == run_at[start - 1]:
+                start = min(start, at - common_start(run[since:at][::-1], chunk.ids[: end - KEY_IDS][::-1]))
+            if stop < len(run) and after < chunk.published and chunk.id_at[after] == run_at[stop]:
+                more = common_start(run[at + KEY_IDS :], chunk.ids[end : chunk.published])
+                stop = max(stop, at + KEY_IDS + more)
             left -= 1
-            before = common_start(run[since:at][::-1], chunk.ids[: end - KEY_IDS][::-1])
-            after = common_start(run[at + KEY_IDS :], chunk.ids[end : chunk.published])
-            start, stop = min(start, at - before), max(stop, at + KEY_IDS + after)
+            if not left:
+                break
         return Held(start, stop, not left or seen == MOST_STEPS)
 
     def _begin(self, sequence: int) -> Chunk:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tensorfold.domain.recall.index import Held
-from tensorfold.domain.recall.layout import CHUNK_IDS, KEY_IDS
+from tensorfold.domain.recall.layout import CHUNK_IDS, KEY_IDS, Ids
+from tensorfold.domain.recall.lengths import common_start
 from tests.domain.recall.records import INVISIBLE, Record, empty, holding, ids, like, text
 
 A, B, C = text(1, 1000), text(2, 1000), text(3, 1000)
@@ -74,3 +75,16 @@ def test_other_ids_of_a_key_are_not_held_and_hide_what_is_when_there_are_very_ma
     run = np.concatenate([wanted, A[:184]])
     index = holding(run, *[np.concatenate([other, A[:30]])] * others)
     assert index.held(run, 0, 0) == Held(0, held, cut)
+
+
+def test_places_that_hold_no_more_than_is_known_are_not_compared_at_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = holding(*[np.concatenate([ids(i), A[100:130], ids(i)]) for i in range(60)])
+    compared: list[int] = []
+
+    def counted(left: Ids, right: Ids) -> int:
+        compared.append(len(left))
+        return common_start(left, right)
+
+    monkeypatch.setattr("tensorfold.domain.recall.index.common_start", counted)
+    assert index.held(A, 110, 0) == Held(100, 130, False)
+    assert len(compared) == 2
