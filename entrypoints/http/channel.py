@@ -44,12 +44,13 @@ class JsonErrorTask(ErrorTask):
 
     def execute(self) -> None:
         """Write the answer and let the connection end."""
-        error = _explained(getattr(getattr(self.request, "error", None), "code", 500), self.channel.adj)
+        request: Any = self.request
+        error = _explained(getattr(getattr(request, "error", None), "code", 500), self.channel.adj)
         body = error.body()
         self.status = f"{error.status} {_REASONS.get(error.status, 'Internal Server Error')}"
         self.response_headers = [("Content-Type", "application/json"), *error.headers.items()]
         # Whatever its client asked for, the connection ends: one header says so, and none says that it stays.
-        self.request.headers["CONNECTION"] = "close"
+        request.headers["CONNECTION"] = "close"
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)

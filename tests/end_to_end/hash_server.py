@@ -129,14 +129,23 @@ def hash_server(
     *,
     log: AccessLog = lambda record: None,
     listening: HttpSettings = ANYWHERE,
+    limits: HttpLimits | None = None,
+    context: int = CONTEXT,
+    max_tokens: int = 256,
+    template: FakeTemplate | None = None,
 ) -> Iterator[Place]:
-    """Serve `model` on a free loopback port; stopped in the end, whatever happened."""
+    """Serve `model` on a free loopback port; stopped in the end, whatever happened.
+
+    `max_tokens` is what a reply may have when its request does not say; `limits` are those of the load by default.
+    """
     clock, counters = MachineClock(), Counters()
 
     def load() -> tuple[Engine, StreamFactory]:
         engine = Engine(model, settings, clock, sources=(CopySourceFactory(),), counters=counters, log=lines.append)
         ends = frozenset({TOKENIZER.end_id})
-        return engine, StreamFactory(context=CONTEXT, max_tokens=256, stop_ids=ends, token_bytes=TOKENIZER.token_bytes)
+        return engine, StreamFactory(
+            context=context, max_tokens=max_tokens, stop_ids=ends, token_bytes=TOKENIZER.token_bytes
+        )
 
     lines: list[str] = []
     ended: list[tuple[Generation, ReplyStats | None, str]] = []
@@ -146,7 +155,7 @@ def hash_server(
     )
     http = HttpServer(
         listening,
-        HttpLimits.for_load(settings.parallel, settings.queue),
+        limits or HttpLimits.for_load(settings.parallel, settings.queue),
         version="test",
         log=log,
         log_fault=lambda where, broken: faults.append((where, broken)),
@@ -154,7 +163,8 @@ def hash_server(
     http.start()
     scheduler.start()
     scheduler.wait_ready()
-    chat = ChatService(scheduler, TOKENIZER, FakeTemplate(), SamplingDefaults(), clock, model_names=("hash",))
+    names, defaults = ("hash",), SamplingDefaults()
+    chat = ChatService(scheduler, TOKENIZER, template or FakeTemplate(), defaults, clock, model_names=names)
     http.ready(chat, HealthService(scheduler, {}), "hash")
     try:
         yield Place(http, scheduler, ended, lines, faults)

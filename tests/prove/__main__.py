@@ -14,6 +14,7 @@ PARTS = {
     "leaving": [sys.executable, "-m", "tests.prove.leaving"],
     "hostile": [sys.executable, "-m", "tests.prove.hostile"],
     "verify": [sys.executable, "-m", "tests.prove.verify"],
+    "fuzz": [sys.executable, "-m", "tests.prove.fuzz"],
 }
 
 
