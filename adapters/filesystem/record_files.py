@@ -29,6 +29,10 @@ class RecordFiles(Protocol):
         """Whether the folder still is the one that was opened; before that, whether there is one."""
         ...
 
+    def replaced(self) -> bool:
+        """Whether another folder stands where the one that was opened stood, or another lock in the place of ours."""
+        ...
+
     def entries(self) -> list[Entry]:
         """What lies in the folder, in no order. FileNotFoundError when there is no folder."""
         ...

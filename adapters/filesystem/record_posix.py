@@ -63,6 +63,17 @@ class PosixRecordFiles:
         except OSError:
             return False
 
+    def replaced(self) -> bool:
+        """Whether the path leads to another folder, or the name of the lock to another file than the one held."""
+        if self._folder is None:
+            return False
+        with suppress(FileNotFoundError):
+            if not os.path.samestat(os.stat(self._path), os.fstat(self._folder)):
+                return True
+        with suppress(FileNotFoundError):
+            return self._locked is not None and not os.path.samestat(self._named_lock(), os.fstat(self._locked))
+        return False
+
     def entries(self) -> list[Entry]:
         """What lies in the folder; names that vanish while it is read are left out."""
         found = []
@@ -200,10 +211,12 @@ class PosixRecordFiles:
 
     def _is_lock(self, file: int) -> bool:
         try:
-            named = os.stat(LOCK, dir_fd=self._opened(), follow_symlinks=False)
+            return os.path.samestat(self._named_lock(), os.fstat(file))
         except FileNotFoundError:
             return False
-        return os.path.samestat(named, os.fstat(file))
+
+    def _named_lock(self) -> os.stat_result:
+        return os.stat(LOCK, dir_fd=self._opened(), follow_symlinks=False)
 
 
 def _sync(file: int) -> None:

@@ -230,6 +230,10 @@ class RecordStore:
         try:
             if not self._entered:
                 self._enter_late()
+            with trouble("the record's folder could not be looked at"):
+                # What is there now is another record, or has another writer who would lose what it adds.
+                if self._entered and self._files.replaced():
+                    return _GONE
             return self._chunks.clear() if self._entered else ""
         except TroubleError as error:
             return error.reason

@@ -18,12 +18,16 @@ def _missing(name: str) -> FileNotFoundError:
 
 @dataclass(slots=True)
 class MemoryFolder:
-    """What several RecordFiles share. `contents` None: there is no folder. `odd` names are links or devices."""
+    """What several RecordFiles share. `contents` None: there is no folder. `odd` names are links or devices.
+
+    `anew`: the folder, or its lock, is another one by now.
+    """
 
     contents: dict[str, bytes] | None = None
     odd: set[str] = field(default_factory=set)
     holder: object | None = None
     there: bool = True
+    anew: bool = False
 
 
 class MemoryRecordFiles:
@@ -41,7 +45,11 @@ class MemoryRecordFiles:
 
     def present(self) -> bool:
         """Unless a test says otherwise."""
-        return self.folder.contents is not None and self.folder.there
+        return self.folder.contents is not None and self.folder.there and not self.folder.anew
+
+    def replaced(self) -> bool:
+        """When a test says so."""
+        return self.folder.anew
 
     def entries(self) -> list[Entry]:
         """In the order they were made."""
@@ -143,6 +151,11 @@ class FaultyRecordFiles:
         """Or fail."""
         self._may("present", "")
         return self.files.present()
+
+    def replaced(self) -> bool:
+        """Or fail."""
+        self._may("replaced", "")
+        return self.files.replaced()
 
     def entries(self) -> list[Entry]:
         """Or fail."""

@@ -218,6 +218,28 @@ def test_emptying_a_record_that_another_server_took_meanwhile_leaves_it_alone() 
     assert folder.contents is not None and "00000001.ids" in folder.contents
 
 
+def test_a_record_that_was_replaced_under_the_server_is_not_emptied() -> None:
+    folder = MemoryFolder()
+    bench = in_memory(folder)
+    bench.store.open()
+    bench.store.append(run(20))
+    held, folder.anew = dict(folder.contents or {}), True
+    state = bench.store.delete_all()
+    assert state.state == "delete-failed" and "removed or replaced" in state.reason
+    assert folder.contents == held and bench.store.append(run(30)).parts == ()
+    folder.anew = False
+    assert bench.store.delete_all().state == "on" and pieces(bench.store) == []
+
+
+def test_a_folder_that_cannot_be_looked_at_is_not_emptied() -> None:
+    bench = in_memory()
+    bench.store.open()
+    bench.store.append(run(20))
+    bench.fail("replaced", number=errno.EIO)
+    state = bench.store.delete_all()
+    assert state.state == "delete-failed" and state.reason.endswith("the disk reported an error")
+
+
 def test_a_record_taken_late_may_turn_out_to_be_of_another_tokenizer() -> None:
     folder = record_of({1: chunk(run(20))}, identity=b"?")
     bench = in_memory(folder)

@@ -277,24 +277,24 @@ def test_a_folder_is_present_until_it_is_removed_or_swapped(tmp_path: Path) -> N
     files.create_folder()
     assert files.present() and files.lock() and files.present()
     folder.rename(tmp_path / "aside")
-    assert not files.present()
+    assert not files.present() and not files.replaced()
     folder.mkdir()
-    assert not files.present()
+    assert not files.present() and files.replaced()
     files.create("00000001.ids")
     assert os.listdir(folder) == [], "the folder at the path is another one"
     folder.rmdir()
     (tmp_path / "aside").rename(folder)
-    assert files.present()
+    assert files.present() and not files.replaced()
 
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_lock_that_was_removed_is_not_held_any_more(tmp_path: Path, anew: bool) -> None:
     files = _made(tmp_path)
-    assert files.lock() and files.present()
+    assert not files.replaced() and files.lock() and files.present() and not files.replaced()
     (tmp_path / "lock").unlink()
     if anew:
         assert _made(tmp_path).lock()
-    assert not files.present()
+    assert not files.present() and files.replaced() is anew
 
 
 def test_a_lock_made_anew_while_it_is_taken_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,10 @@ class SimulatedDisk:
         """Nobody removes it."""
         return self.folder
 
+    def replaced(self) -> bool:
+        """Nobody does."""
+        return False
+
     def entries(self) -> list[Entry]:
         """Everything is a plain file."""
         if not self.folder:

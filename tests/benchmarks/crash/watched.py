@@ -38,6 +38,10 @@ class WatchedFiles:
         """Passed on."""
         return self._inner.present()
 
+    def replaced(self) -> bool:
+        """Passed on."""
+        return self._inner.replaced()
+
     def entries(self) -> list[Entry]:
         """Passed on."""
         return self._inner.entries()
