@@ -33,6 +33,13 @@ def test_slots_are_the_same_one_by_one_and_all_at_once(values: list[int], entrie
             assert slot_of(window, entries) == slot
 
 
+@pytest.mark.parametrize("places", [(), (0,), (15,), (16,), (20,), (39,), (3, 30), (8, 9, 24), tuple(range(40))])
+def test_no_key_has_a_separator_in_it(places: tuple[int, ...]) -> None:
+    row = np.arange(40, dtype=np.int32)
+    row[list(places)] = SEPARATOR
+    assert whole(row).tolist() == [not set(places) & set(range(at, at + KEY_IDS)) for at in range(25)]
+
+
 def spread(rows: Ids, entries: int = 4096) -> float:
     """Share of the slots that are hit, by as many keys as there are slots."""
     return len({slot_of(row.tolist(), entries) for row in rows}) / entries
