@@ -6,7 +6,7 @@ import argparse
 import subprocess
 import sys
 
-PARTS = ("http_streams", "copies")
+PARTS = ("http_streams", "copies", "bench_command")
 
 
 def main() -> int:
