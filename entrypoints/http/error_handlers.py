@@ -12,6 +12,12 @@ from tensorfold.entrypoints.http.errors import INVALID, ApiError, bad_request, f
 
 FaultLog = Callable[[str, BaseException], None]
 SHOWN_PATH = 200
+NOT_SERVED = {
+    "responses": "The Responses API (/v1/responses)",
+    "messages": "The Messages API (/v1/messages)",
+    "embeddings": "The route for embeddings (/v1/embeddings)",
+}
+"""Routes that clients of other APIs ask for, by their first part, and their names."""
 
 
 def answer(resp: falcon.Response, error: ApiError) -> None:
@@ -53,11 +59,19 @@ def shown(path: str) -> str:
     return text if len(text) <= SHOWN_PATH else text[:SHOWN_PATH] + "..."
 
 
+def _nowhere(path: str) -> str:
+    """What to say of a path without a route; clients of an API that is not served show it to their user."""
+    asked = path.removeprefix("/v1").strip("/").partition("/")[0]
+    if asked in NOT_SERVED:
+        return f"{NOT_SERVED[asked]} is not served by this version; /v1/chat/completions and /v1/completions are."
+    return f"Nothing is served at {shown(path)}; the base URL of this server ends in /v1, with the routes below it."
+
+
 def _http_error(req: falcon.Request, error: falcon.HTTPError) -> ApiError:
     status = error.status_code
     path = shown(req.path)
     if status == 404:
-        return ApiError(404, f"Nothing is served at {path}; the routes stand under /v1.", INVALID)
+        return ApiError(404, _nowhere(req.path), INVALID)
     if status == 405:
         headers = dict(error.headers or {})
         allowed = headers.get("Allow", "")

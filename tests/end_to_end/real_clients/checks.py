@@ -190,7 +190,7 @@ CHECKS: Mapping[str, Callable[[Room], str]] = {
     "stream, usage": stream,
     "stop string": stop,
     "401 wrong key": refusal(401, "The API key is not one of this server's.", key="wrong"),
-    "404 wrong path": refusal(404, "the routes stand under /v1.", below="/nowhere"),
+    "404 wrong path": refusal(404, "the base URL of this server ends in /v1", below="/nowhere"),
     "400 field not offered": refusal(400, UNHONOURED, fields={"presence_penalty": 1}),
     "400 too long": refusal(400, "This model's maximum context length is", fields={"max_tokens": 10_000_000}),
     "400 tools": tools,

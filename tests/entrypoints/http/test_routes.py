@@ -56,6 +56,21 @@ def test_an_unknown_path_is_404_in_json(path: str, method: str) -> None:
     assert error_of(result)["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/v1/responses", "The Responses API (/v1/responses) is not served by this version; /v1/chat/completions"),
+        ("/responses/resp_1", "The Responses API (/v1/responses) is not served by this version"),
+        ("/v1/messages/count_tokens", "The Messages API (/v1/messages) is not served by this version"),
+        ("/v1/embeddings", "The route for embeddings (/v1/embeddings) is not served by this version"),
+        ("/v1/messagesx", "Nothing is served at /v1/messagesx; the base URL of this server ends in /v1"),
+        ("/chat/completion", "Nothing is served at /chat/completion; the base URL of this server ends in /v1"),
+    ],
+)
+def test_a_client_of_another_api_is_told_which_one_is_served(path: str, words: str) -> None:
+    assert error_of(in_process().client.simulate_post(path, body=b"{}"))["message"].startswith(words)
+
+
 def test_a_path_of_any_length_is_named_in_a_bounded_line() -> None:
     result = in_process().client.simulate_get("/" + "x" * 100_000)
     assert result.status_code == 404
