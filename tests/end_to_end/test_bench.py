@@ -156,3 +156,27 @@ def test_an_interrupt_while_a_cell_runs_ends_it_and_leaves_nothing(home: Path, t
         code, _ = command.finish()
     assert code == 130 and marked(mark) == ()
     assert (tmp_path / "out").read_text() == "" and not (tmp_path / "r.json").exists()
+
+
+def test_a_model_without_a_chat_template_is_measured_on_plain_text(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_servable(tmp_path)
+    stated = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    del stated["chat_template"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(stated))
+    ran = in_process(
+        ["bench", str(tmp_path), "--prompts", str(home / "prompts.jsonl"), "--streams", "1", "--tokens", "8"]
+    )
+    assert ran.code == 0, ran.err
+    assert "note     the model has no chat template: prompts are plain text" in ran.out
+
+
+def test_a_prompt_that_does_not_fit_the_models_window_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+    ran = in_process(["bench", "tiny", "--prompts", "prompts.jsonl", "--tokens", "505"])
+    assert ran.code == 1 and ran.out == ""
+    told = ran.err.splitlines()[-1]
+    assert told.startswith("tensorfold: prompt 'again' has ") and told.endswith("or other prompts (--prompts).")
