@@ -133,18 +133,21 @@ def hash_server(
     context: int = CONTEXT,
     max_tokens: int = 256,
     template: FakeTemplate | None = None,
+    tokenizer: FakeTokenizer = TOKENIZER,
+    ends: frozenset[int] | None = None,
 ) -> Iterator[Place]:
     """Serve `model` on a free loopback port; stopped in the end, whatever happened.
 
-    `max_tokens` is what a reply may have when its request does not say; `limits` are those of the load by default.
+    `max_tokens` is what a reply may have when its request does not say; `limits` are those of the load by default, and
+    `ends` the tokenizer's last id.
     """
     clock, counters = MachineClock(), Counters()
 
     def load() -> tuple[Engine, StreamFactory]:
         engine = Engine(model, settings, clock, sources=(CopySourceFactory(),), counters=counters, log=lines.append)
-        ends = frozenset({TOKENIZER.end_id})
+        stop_ids = frozenset({tokenizer.end_id}) if ends is None else ends
         return engine, StreamFactory(
-            context=context, max_tokens=max_tokens, stop_ids=ends, token_bytes=TOKENIZER.token_bytes
+            context=context, max_tokens=max_tokens, stop_ids=stop_ids, token_bytes=tokenizer.token_bytes
         )
 
     lines: list[str] = []
@@ -164,7 +167,7 @@ def hash_server(
     scheduler.start()
     scheduler.wait_ready()
     names, defaults = ("hash",), SamplingDefaults()
-    chat = ChatService(scheduler, TOKENIZER, template or FakeTemplate(), defaults, clock, model_names=names)
+    chat = ChatService(scheduler, tokenizer, template or FakeTemplate(), defaults, clock, model_names=names)
     http.ready(chat, HealthService(scheduler, {}), "hash")
     try:
         yield Place(http, scheduler, ended, lines, faults)
