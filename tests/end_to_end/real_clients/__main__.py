@@ -14,7 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.end_to_end.real_clients.checks import CHECKS, FaultError, Room
+from tests.end_to_end.real_clients.checks import CHECKS, Room
+from tests.end_to_end.real_clients.documented import FaultError
 from tests.end_to_end.real_clients.door import door
 from tests.end_to_end.real_clients.driver import driven
 from tests.end_to_end.real_clients.environment import PINS, Environment, make

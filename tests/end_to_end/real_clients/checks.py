@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tests.end_to_end.real_clients.documented import FaultError, run_documented
 from tests.end_to_end.real_clients.door import ANSWERS, BARE, WAIT_S, Door
 from tests.end_to_end.real_clients.driver import Driver, Said
 from tests.end_to_end.real_clients.drivers.loop import TOOL
@@ -20,10 +21,6 @@ from tests.end_to_end.real_clients.house import KEY, LEFT, RUNNING, House, until
 PROMPT = "Count from one to twenty, in words."
 FIELDS: Mapping[str, Any] = {"temperature": 0, "max_tokens": 24}
 OK = "ok"
-
-
-class FaultError(Exception):
-    """Something is not as it must be; the text says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +181,11 @@ def knocks(answer: str) -> Callable[[Room], str]:
     return check
 
 
+def documented(room: Room) -> str:
+    """What docs/clients.md says of a library runs as it stands there, but for the address and the key."""
+    return run_documented(room.driver.name, room.driver.python, room.driver.home, room.house.base, KEY)
+
+
 UNHONOURED = "presence_penalty asks for a penalty, which this server does not offer."
 CHECKS: Mapping[str, Callable[[Room], str]] = {
     "chat, usage": chat,
@@ -194,6 +196,7 @@ CHECKS: Mapping[str, Callable[[Room], str]] = {
     "400 field not offered": refusal(400, UNHONOURED, fields={"presence_penalty": 1}),
     "400 too long": refusal(400, "This model's maximum context length is", fields={"max_tokens": 10_000_000}),
     "400 tools": tools,
+    "docs/clients.md": documented,
     "stream left": leave,
     "503 full, Retry-After 5": full,
     "always 503, Retry-After 1": knocks("full"),

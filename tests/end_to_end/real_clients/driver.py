@@ -38,9 +38,10 @@ class Said:
 
 
 class Driver:
-    """One library, running."""
+    """One library, running. `home` is its own folder, whose environment `clean` makes."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, name: str, python: Path, home: Path, process: subprocess.Popen[str]) -> None:
+        self.name, self.python, self.home = name, python, home
         self._process = process
 
     def call(self, op: str, **told: Any) -> Said:
@@ -66,12 +67,9 @@ def _said(answer: dict[str, Any]) -> Said:
     return Said(**answer, usage=None if usage is None else (usage[0], usage[1]))
 
 
-@contextmanager
-def driven(name: str, python: Path, folder: Path) -> Iterator[Driver]:
-    """The library, ready for calls; ended afterwards. What it prints goes to a file in `folder`."""
-    home = folder / f"home-{name}"
-    home.mkdir(parents=True, exist_ok=True)
-    environment = {
+def clean(home: Path) -> dict[str, str]:
+    """What a library's process sees: nothing of the user's."""
+    return {
         "PATH": os.environ.get("PATH", ""),
         "HOME": str(home),
         "PYTHONPATH": str(ROOT),
@@ -80,6 +78,13 @@ def driven(name: str, python: Path, folder: Path) -> Iterator[Driver]:
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "NO_PROXY": "*",
     }
+
+
+@contextmanager
+def driven(name: str, python: Path, folder: Path) -> Iterator[Driver]:
+    """The library, ready for calls; ended afterwards. What it prints goes to a file in `folder`."""
+    home = folder / f"home-{name}"
+    home.mkdir(parents=True, exist_ok=True)
     module = f"tests.end_to_end.real_clients.drivers.{MODULES[name]}"
     with (home / "printed").open("w") as printed:
         process = subprocess.Popen(
@@ -87,12 +92,12 @@ def driven(name: str, python: Path, folder: Path) -> Iterator[Driver]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=printed,
-            env=environment,
+            env=clean(home),
             cwd=home,
             text=True,
         )
     try:
-        yield Driver(process)
+        yield Driver(name, python, home, process)
     finally:
         process.kill()
         process.communicate()
