@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.end_to_end.bad_folders import BadFolder, folders, laid
 from tests.end_to_end.clients import get, post
 from tests.end_to_end.commands import NO_CHECK, Ran, free_port, in_process
 from tests.end_to_end.hub_place import Place, place
-from tests.end_to_end.served import client_of, served, whole
+from tests.end_to_end.served import at_once, client_of, served, whole
 from tests.synthetic.llama_checkpoints import Layout
 from tests.synthetic.servable import SERVABLE, write_servable
 
@@ -176,3 +177,55 @@ def test_one_line_says_what_a_path_lacks_when_it_names_no_folder(tmp_path: Path)
     for form in (str(tmp_path / "not here") + "/", f"~{os.sep}nowhere"):
         ran = in_process(["serve", form, "--port", str(free_port())])
         assert ran.refusal_faults() == []
+
+
+@pytest.mark.slow
+def test_forty_chats_over_every_thread_are_answered_while_the_record_is_looked_at_and_emptied(tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    write_servable(tmp_path / "tiny")
+    contents = [f"hello {number}" for number in range(8)]
+    with ExitStack() as stack:
+        server = stack.enter_context(served(_recording("tiny", "record"), tmp_path))
+        client = stack.enter_context(client_of(server.port))
+        solo = [whole(client, content, max_tokens=8) for content in contents]
+        for _ in range(5):
+            assert at_once(client, contents, max_tokens=8) == solo
+            assert [_record(server.port, method) for method in ("GET", "DELETE", "GET")] == [200] * 3
+
+
+@pytest.mark.slow
+def test_a_record_in_use_is_read_and_after_a_kill_its_lock_is_free(tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    write_servable(tmp_path / "tiny")
+    record = str(tmp_path / "record")
+    with ExitStack() as stack:
+        first = stack.enter_context(served(_recording("tiny", record), tmp_path))
+        assert first.wait_for("] recall: on,")
+        first.wait_for("] serving ")
+        second = stack.enter_context(served(_recording("../tiny", record), _home(tmp_path / "second")))
+        assert second.wait_for("] recall: second (")
+        with client_of(second.port) as client:
+            assert whole(client, "hello", max_tokens=4).finish in ("stop", "length")
+        assert [_record(second.port, method) for method in ("GET", "DELETE")] == [200, 409]
+        first.command.kill()
+        third = stack.enter_context(served(_recording("../tiny", record), _home(tmp_path / "third")))
+        assert third.wait_for("] recall: on,")
+        assert [_record(third.port, method) for method in ("GET", "DELETE")] == [200, 200]
+
+
+def _recording(model: str, record: str) -> list[str]:
+    return ["serve", model, "--port", "0", "--recall-dir", record]
+
+
+def _home(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _record(port: int, method: str) -> int:
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request(method, "/v1/recall")
+        return connection.getresponse().status
+    finally:
+        connection.close()
