@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import ast
+import os
 import re
+import subprocess
+import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,13 +22,21 @@ from tensorfold.entrypoints.http.chat_request import ChatRequest
 from tensorfold.entrypoints.http.completion_request import CompletionRequest
 from tensorfold.entrypoints.http.envelope import figures
 from tensorfold.entrypoints.http.generation_fields import StreamOptions
+from tests.benchmarks.__main__ import PARTS as BENCHMARKS
 from tests.command_pages import COMMANDS, commands, page
+from tests.conftest import COLLECTED
+from tests.promised import function_of, missing, promised_tests, promises
+from tests.prove.__main__ import PARTS as PROOFS
 from tests.test_house import EXTRAS, PROJECT, distribution
 from tests.tree import ROOT, files
 
 PAGES = tuple(path for path in files() if path.suffix == ".md")
+SEEN = {**os.environ, "PYTHONPATH": f"{ROOT / '.pkg'}{os.pathsep}{ROOT}"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+ADDRESS = re.compile(r"https?://[^\s)\"'<>|]+")
+INSIDE = re.compile(r"https?://(?:127\.0\.0\.1|localhost|host\.docker\.internal|HOST\b).*")
+OUTSIDE = re.compile(r"https://[a-z0-9-]+(?:\.[a-z0-9-]+)+(?:/[\w./~#-]*)?")
+POINTED = re.compile(r"\b((?:docs/[\w/]+|README|RUNBOOK|CHANGELOG|SECURITY|THIRD_PARTY_NOTICES)\.md)(#[\w-]+)?")
 PATH = re.compile(r"`((?:domain|application|adapters|kernels|entrypoints|tests|docs)/[\w/.]*)`")
 
 
@@ -73,6 +83,37 @@ def test_every_link_of_a_document_leads_somewhere(path: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_is_of_the_one_form_that_is_followed(path: Path) -> None:
+    words = plain(path.read_text(encoding="utf-8"))
+    assert len(LINK.findall(words)) == words.count("](")
+    assert re.findall(r"^\[[^\]]+\]:|<(?:a|img)\b|<https?:", words, re.MULTILINE) == []
+
+
+def test_every_outside_address_is_a_safe_one_of_a_named_host() -> None:
+    named = {address.rstrip(".,:;`'") for page in PAGES for address in ADDRESS.findall(page.read_text("utf-8"))}
+    outside = {address for address in named if not INSIDE.fullmatch(address)}
+    assert len(outside) > 1
+    assert [address for address in sorted(outside) if not OUTSIDE.fullmatch(address)] == []
+
+
+def test_every_page_that_the_code_points_to_exists() -> None:
+    named = {
+        (path.relative_to(ROOT).as_posix(), *pointed)
+        for path in (*files(),)
+        if path.suffix == ".py" or path.name == "Makefile"
+        for pointed in POINTED.findall(path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 5
+    assert [one for one in sorted(named) if not points(*one[1:])] == []
+
+
+def points(name: str, anchor: str) -> bool:
+    """Whether a page of this name has this anchor, where one is named."""
+    found = ROOT / name
+    return found.exists() and (not anchor or anchor.removeprefix("#") in anchors(found.read_text(encoding="utf-8")))
+
+
 def test_every_document_is_in_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     listed = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(text("docs/README.md"))}
@@ -85,19 +126,57 @@ def test_every_file_that_a_document_names_exists() -> None:
     assert [(page, name) for page, name in sorted(named) if not (ROOT / name).exists() and "FAMILY" not in name] == []
 
 
-def test_every_promise_names_a_test_that_exists() -> None:
-    promises = text("docs/promises.md")
-    tables = [
-        line for line in promises.splitlines() if line.startswith("| ") and not line.startswith(("| Promise", "| ---"))
-    ]
-    assert len(tables) > 30
-    assert [line for line in tables if not TEST.search(line.rsplit("|", 2)[1])] == []
-    missing = [(file, name) for file, name in TEST.findall(promises) if name and name not in functions(file)]
-    assert missing == []
+@pytest.fixture
+def collected(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Every test that pytest finds: in this run, or, where this run is a part, in the files that promises name."""
+    nodes = request.config.stash[COLLECTED]
+    named = {test.partition("::")[0] for test in promised_tests()}
+    wanted = sorted(name for name in named if (ROOT / name).exists())
+    if set(wanted) <= {node.partition("::")[0] for node in nodes}:
+        return nodes
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *wanted]
+    said = subprocess.run(command, cwd=ROOT, env=SEEN, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout[-2000:]
+    return tuple(line for line in said.stdout.splitlines() if "::" in line)
 
 
-def functions(file: str) -> set[str]:
-    return {node.name for node in ast.parse(text(file)).body if isinstance(node, ast.FunctionDef)}
+def test_every_promise_names_a_test_or_a_command() -> None:
+    assert len(promises()) > 100
+    assert [promise.sentence for promise in promises() if not promise.tests and not promise.commands] == []
+
+
+def test_every_promise_leads_to_a_test_that_pytest_finds(collected: tuple[str, ...]) -> None:
+    assert len(promised_tests()) > 100
+    assert missing(collected) == []
+
+
+def test_a_promise_whose_test_is_gone_is_noticed(collected: tuple[str, ...]) -> None:
+    gone = sorted(promised_tests())[0]
+    assert missing(node for node in collected if function_of(node) != gone) == [gone]
+
+
+def test_every_command_that_a_promise_names_runs_something() -> None:
+    named = {command for promise in promises() for command in promise.commands}
+    assert len(named) > 5
+    assert [command for command in sorted(named) if not runs(*command)] == []
+    assert not runs("make prove", "PART=nothing") and not runs("python -m tests.nothing", "")
+
+
+def runs(command: str, rest: str) -> bool:
+    """Whether a command of a promise is there: a target of the Makefile with its part, or a module that runs."""
+    if command.startswith("make "):
+        target, part = command.removeprefix("make "), rest.removeprefix("PART=")
+        parts = {"prove": set(PROOFS), "bench": set(BENCHMARKS)}.get(target, set())
+        return re.search(rf"^{target}:", text("Makefile"), re.MULTILINE) is not None and (not rest or part in parts)
+    module = ROOT / Path(*command.removeprefix("python -m ").split("."))
+    files = (module.with_suffix(".py"), module / "__main__.py")
+    return any(file.exists() and "__main__" in file.read_text(encoding="utf-8") for file in files)
+
+
+def test_a_file_that_a_promise_names_alone_is_run_by_a_command_beside_it() -> None:
+    alone = [(promise.sentence, promise.files) for promise in promises() if promise.files and not promise.commands]
+    assert alone == []
+    assert [file for promise in promises() for file in promise.files if not (ROOT / file).exists()] == []
 
 
 def test_the_readme_points_to_the_promises_and_to_the_packages_own_address() -> None:
@@ -126,6 +205,19 @@ def test_every_field_of_a_request_is_described() -> None:
     fields = {*ChatRequest.model_fields, *CompletionRequest.model_fields, *StreamOptions.model_fields}
     described = set(re.findall(r"`(\w+)`", text("docs/api.md")))
     assert fields - described == set()
+
+
+def test_the_table_of_fields_has_each_where_it_is_read() -> None:
+    chat, completion = set(ChatRequest.model_fields), set(CompletionRequest.model_fields)
+    table = list(rows(text("docs/api.md"), "| Field | `/v1/chat/completions` | `/v1/completions` | Without it |"))
+    stated = [(name, *cells[1:3]) for cells in table for name in re.findall(r"`(\w+)`", cells[0])]
+    assert len(stated) == len({name for name, *_ in stated}) == len(chat | completion)
+    assert {name for name, chats, _ in stated if chats != "no"} == chat
+    assert {name for name, _, completes in stated if completes != "no"} == completion
+    accepted = rows(text("docs/api.md"), "| Field | Accepted |")
+    neutral = {name for cells in accepted for name in re.findall(r"`(\w+)`", cells[0])}
+    elsewhere = {"functions", "function_call", "add_special_tokens", "suffix"}
+    assert {name for name, *routes in stated if "neutral" in routes} == neutral | elsewhere
 
 
 def test_every_key_of_the_tensorfold_block_is_described() -> None:
