@@ -120,8 +120,8 @@ def sound(proposal: Proposal, vocabulary: int, limit: int) -> Proposal | None:
     count = next((i for i in range(count) if not 0 <= tokens[i] < vocabulary), count)
     if count == 0:
         return None
-    kept = proposal.first(count)
-    return Proposal(kept.source, kept.tokens, tuple(map(_probability, chances[:count])), kept.parents, kept.graft)
+    above = None if parents is None else parents[:count]
+    return Proposal(proposal.source, tokens[:count], tuple(map(_probability, chances[:count])), above, proposal.graft)
 
 
 def _rooted(parents: tuple[int, ...] | None, count: int) -> int:

@@ -127,7 +127,9 @@ class Cell:
         scheduler.start()
         scheduler.wait_ready()
         try:
-            for _ in range(2):
+            for number in range(2):
+                if number and mode == "deleted" and writer is not None:
+                    self._fill(writer, law, pairs)
                 self._run(scheduler, pairs, service)
         finally:
             stopped = scheduler.stop(60.0)
@@ -226,7 +228,7 @@ class Cell:
             service.settle(_WAIT_S)
 
     def _delete_soon(self, service: RecallService) -> None:
-        time.sleep(self._random.random() * 0.05)
+        time.sleep(0.02 + self._random.random() * 0.2)
         service.delete()
 
     def _compare(self, case: SerialCase, reply: SerialReply, ids: list[int], event: object) -> None:
