@@ -6,7 +6,7 @@ import argparse
 import subprocess
 import sys
 
-PARTS = ("http_streams", "copies", "bench_command")
+PARTS = ("http_streams", "copies", "recall_speed", "recall_record", "recall_replay", "recall_crash", "bench_command")
 
 
 def main() -> int:
