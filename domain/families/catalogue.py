@@ -183,7 +183,10 @@ def served() -> str:
 def unknown(config: Mapping[str, Any]) -> str:
     """The refusal of a config whose model type no family answers to."""
     if config.get("model_type") is None:
-        return f"config.json lacks model_type, so its family is unknown; this version serves: {served()} (`tensorfold models`)."
+        return (
+            "config.json lacks model_type, so its family is unknown; "
+            f"this version serves: {served()} (`tensorfold models`)."
+        )
     return (
         f"config.json's model_type is {shown(config['model_type'])}, which is no family known here; "
         f"this version serves: {served()} (`tensorfold models`)."

@@ -101,7 +101,9 @@ def test_a_file_without_rows_or_with_a_cell_twice_is_refused() -> None:
         read_result(result_object(twice), "r.json")
 
 
-_ODD: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=300) | st.just([]) | st.just({})
+_ODD: st.SearchStrategy[Any] = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=300), st.just([]), st.just({})
+)
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
