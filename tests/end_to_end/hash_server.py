@@ -16,6 +16,8 @@ from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import Generation, StreamFactory
 from tensorfold.application.health import HealthService
+from tensorfold.application.measures import MeasureService
+from tensorfold.application.metering import Meter
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.replies import ReplyStats
 from tensorfold.application.scheduler import Scheduler
@@ -153,8 +155,14 @@ def hash_server(
     lines: list[str] = []
     ended: list[tuple[Generation, ReplyStats | None, str]] = []
     faults: list[tuple[str, BaseException]] = []
+    meter = Meter()
+
+    def done(generation: Generation, stats: ReplyStats | None, reason: str) -> None:
+        meter.done(generation, stats, reason)
+        ended.append((generation, stats, reason))
+
     scheduler = Scheduler(
-        load, settings, clock, counters=counters, log=lines.append, on_done=lambda *told: ended.append(told)
+        load, settings, clock, counters=counters, log=lines.append, on_done=done, on_landed=meter.landed
     )
     http = HttpServer(
         listening,
@@ -168,7 +176,9 @@ def hash_server(
     scheduler.wait_ready()
     names, defaults = ("hash",), SamplingDefaults()
     chat = ChatService(scheduler, tokenizer, template or FakeTemplate(), defaults, clock, model_names=names)
-    http.ready(chat, HealthService(scheduler, {}), "hash")
+    health = HealthService(scheduler, {})
+    measures = MeasureService(scheduler, meter, health.status, drafts=True)
+    http.ready(chat, health, "hash", measures)
     try:
         yield Place(http, scheduler, ended, lines, faults)
     finally:
