@@ -122,7 +122,6 @@ class RecordIndex(RecordReader):
             seen += 1
             if chunk.id_at[end - KEY_IDS : end].tobytes() != wanted:
                 continue
-            stop = max(stop, at + KEY_IDS)
             # Most places hold no more than what is known: one id tells, and the others are not compared at length.
             before, after = end - KEY_IDS - (at - start), end + stop - (at + KEY_IDS)
             if start > since and before > 0 and chunk.id_at[before - 1] == run_at[start - 1]:
