@@ -107,7 +107,6 @@ COMMANDS = (
     Refusal("info nowhere", "nowhere"),
     Refusal("verify nowhere", "nowhere"),
     Refusal("bench nowhere", "nowhere"),
-    Refusal("pull owner/name", "owner/name"),
     Refusal("update --check", "", variables={"TENSORFOLD_PROJECT_URL": "https://127.0.0.1:9/owner/name"}),
     Refusal("update", "TENSORFOLD_PROJECT_URL", variables={"TENSORFOLD_PROJECT_URL": "http://a/b/c"}),
 )
