@@ -88,6 +88,15 @@ class Channel(HTTPChannel):
     task_class = Task
     error_task_class = JsonErrorTask
 
+    def _flush_some(self, do_close: bool = True) -> bool:
+        """Send what waits, one thread at a time.
+
+        The word to go on is sent by the thread of the request before it, when the loop may flush too: without the lock
+        both would send the same bytes.
+        """
+        with self.outbuf_lock:
+            return bool(super()._flush_some(do_close))  # type: ignore[misc]
+
 
 def _explained(code: int, bounds: Any) -> ApiError:
     """Our answer to what waitress refused by its own `bounds`."""

@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 
+import falcon
 import pytest
 
-from tensorfold.entrypoints.http.channel import JsonErrorTask
+from tensorfold.entrypoints.http.channel import Channel, JsonErrorTask
+from tensorfold.entrypoints.http.health import HealthRoute
 from tests.entrypoints.http.wire import Connection, OnSocket, checked_error, on_socket
 
 EXPECTS = b"Host: localhost\r\nExpect: 100-continue\r\n"
@@ -77,4 +79,39 @@ def test_a_client_that_leaves_before_its_bad_request_is_answered_is_no_fault(
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         until(lambda: server.server.connections == 0, "the end of the connection")
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_the_word_to_go_on_behind_another_answer_is_sent_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Channel.send
+
+    def slowly(channel: Channel, data: bytes, do_close: bool = True) -> int:
+        sent = int(send(channel, data, do_close=do_close))
+        if b"100 Continue" in data and threading.current_thread().name != "http":
+            # The loop is called while the bytes are sent and not yet crossed off.
+            channel.server.pull_trigger()
+            time.sleep(0.1)
+        return sent
+
+    held = threading.Event()
+    answer = HealthRoute.on_get
+
+    def held_back(route: HealthRoute, req: falcon.Request, resp: falcon.Response) -> None:
+        assert held.wait(30)
+        answer(route, req, resp)
+
+    monkeypatch.setattr(Channel, "send", slowly)
+    monkeypatch.setattr(HealthRoute, "on_get", held_back)
+    with on_socket() as server:
+        client = raw(server, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        client.socket.sendall(b"POST /v1/completions HTTP/1.1\r\n" + EXPECTS + b"Content-Length: 2\r\n\r\n")
+        channel = next(iter(server.server._web._channels()))
+        until(lambda: channel.request is not None and channel.request.headers_finished, "the second request's head")
+        held.set()
+        assert client.answer()[0] == 200
+        assert client.head()[0] == 100
+        client.socket.sendall(b"{}")
+        assert client.answer()[0] == 400
     assert [record.getMessage() for record in caplog.records] == []
