@@ -13,7 +13,7 @@ Rest = Literal["none", "part", "doubtful"]
 MOST_HEAD = 60_000
 _FIRST = re.compile(rb"([A-Z]+) (/[!-~]*) HTTP/1\.([01])")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*?)[ \t]*")
-_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t -~]*)?\r\n")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[0-9A-Za-z]+(?:=[0-9A-Za-z]+)?)*\r\n")
 
 
 @dataclass(frozen=True, slots=True)
