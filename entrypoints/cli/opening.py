@@ -160,7 +160,8 @@ def report_lines(checked: Checked, scheduler: Scheduler, drafts: bool = True) ->
         tree = f", trees of {limits.tree_width}" if limits.tree_width > 1 else ", no trees"
         lines.append(f"drafts: context copies, windows of up to {limits.chain_width} rows{tree}")
     in_turn = "take rounds in turn, as shared rows did not keep their bits here"
-    shares = "share rounds" if limits.shares_rounds else in_turn
+    several = "share rounds" if limits.shares_rounds else in_turn
+    shares = several if scheduler.parallel > 1 else "come one after another"
     share = f"decode share {scheduler.decode_share:g}"
     lines.append(f"streams: up to {scheduler.parallel}, they {shares}, {share}")
     lines.append(f"context: {scheduler.factory.context} tokens of the checkpoint's {checked.described.plan.context}")

@@ -9,15 +9,10 @@ from typing import Any, NoReturn
 
 from tensorfold import __version__
 from tensorfold.domain.conversation import efforts
-from tensorfold.entrypoints.cli import bench, info, later_flags, models, pull, update
+from tensorfold.entrypoints.cli import bench, environment_help, info, later_flags, models, pull, update
 from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, gib, integer, number, parallel
 
 _COMMANDS = ("serve", "pull", "models", "info", "update", "verify", "bench")
-_ENVIRONMENT = (
-    "Environment: TENSORFOLD_API_KEY holds keys, separated by commas; TENSORFOLD_SEED_SALT is an integer mixed into "
-    "the seed of requests without one; XDG_CACHE_HOME (~/.cache) is where converted models, load checks and records of "
-    "--recall are kept."
-)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -69,7 +64,8 @@ def build() -> argparse.ArgumentParser:
         ("bench", bench.fill, "measure what drafts and a record are worth here, or a server, or compare results"),
     ):
         shown = f"{what[0].upper()}{what[1:]}."
-        fill(commands.add_parser(name, help=what, description=shown, epilog=_ENVIRONMENT, formatter_class=_Help))
+        read = environment_help.shown(name)
+        fill(commands.add_parser(name, help=what, description=shown, epilog=read, formatter_class=_Help))
     return parser
 
 

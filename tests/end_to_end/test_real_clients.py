@@ -72,3 +72,7 @@ def test_a_run_without_its_libraries_fails_and_says_so(
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("-- openai not-a-version could not be installed: ")
     assert said[-1].startswith("FAILED: 0 of 1 client libraries installed, 0 checks on tiny, 1 faults")
+
+
+def test_a_server_with_one_lane_does_not_speak_of_shared_rounds(room: Room) -> None:
+    assert "streams: up to 1, they come one after another, " in room.house.server.wait_for("streams: ")
