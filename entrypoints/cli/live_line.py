@@ -53,7 +53,7 @@ class LiveLine:
         prefill = (now.filled - before.filled) / seconds if seconds > 0 else 0.0
         return (
             f"{now.connections} connection{'' if now.connections == 1 else 's'}, {now.decoding} decoding, "
-            f"{now.filling} reading, {now.waiting} waiting | decode {decode:.1f} tok/s, prefill {prefill:.1f} tok/s"
+            f"{now.filling} reading, {now.waiting} waiting | decode {decode:.1f}, prefill {prefill:.1f} tok/s"
         )
 
 

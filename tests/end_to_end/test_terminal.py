@@ -22,7 +22,7 @@ from tests.synthetic.servable import write_servable
 COMMAND = [sys.executable, "-m", "tensorfold", "serve", "tiny", "--port", "0"]
 WIPED = "\r\x1b[2K"
 DRAWS = "in _redraw"
-LIVE = "0 connections, 0 decoding, 0 reading, 0 waiting | decode 0.0 tok/s, prefill 0.0 tok/s"
+LIVE = "0 connections, 0 decoding, 0 reading, 0 waiting | decode 0.0, prefill 0.0 tok/s"
 
 
 @pytest.fixture(scope="module")

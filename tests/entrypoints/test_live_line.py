@@ -21,22 +21,30 @@ def test_speeds_are_those_of_the_last_two_seconds() -> None:
     clock = FakeClock()
     line = LiveLine(clock.monotonic)
     assert line.words(Now(1, 0, 1, 0, 0, 0)) == (
-        "1 connection, 0 decoding, 1 reading, 0 waiting | decode 0.0 tok/s, prefill 0.0 tok/s"
+        "1 connection, 0 decoding, 1 reading, 0 waiting | decode 0.0, prefill 0.0 tok/s"
     )
     for second in range(1, 9):
         clock.advance(1.0)
         said = line.words(Now(3, 2, 0, 4, 100 * second, 7000))
-    assert said == "3 connections, 2 decoding, 0 reading, 4 waiting | decode 100.0 tok/s, prefill 0.0 tok/s"
+    assert said == "3 connections, 2 decoding, 0 reading, 4 waiting | decode 100.0, prefill 0.0 tok/s"
     clock.advance(1.0)
-    assert "decode 50.0 tok/s" in line.words(Now(0, 0, 0, 0, 800, 7000))
+    assert "decode 50.0, prefill" in line.words(Now(0, 0, 0, 0, 800, 7000))
     clock.advance(30.0)
-    assert "decode 0.0 tok/s" in line.words(Now(0, 0, 0, 0, 800, 7000))
+    assert "decode 0.0, prefill" in line.words(Now(0, 0, 0, 0, 800, 7000))
+
+
+def test_a_line_of_a_small_server_fits_into_eighty_columns() -> None:
+    clock = FakeClock()
+    line = LiveLine(clock.monotonic)
+    line.words(Now(0, 0, 0, 0, 0, 0))
+    clock.advance(1.0)
+    assert len(line.words(Now(1, 1, 0, 0, 20, 0))) < 80
 
 
 def test_a_reading_at_the_same_moment_has_no_speed() -> None:
     line = LiveLine(FakeClock().monotonic)
     line.words(Now(0, 0, 0, 0, 0, 0))
-    assert "decode 0.0 tok/s" in line.words(Now(0, 0, 0, 0, 9, 9))
+    assert "decode 0.0, prefill" in line.words(Now(0, 0, 0, 0, 9, 9))
 
 
 def test_what_is_said_goes_above_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
