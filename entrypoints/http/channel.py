@@ -95,7 +95,8 @@ class Channel(HTTPChannel):
         both would send the same bytes.
         """
         with self.outbuf_lock:
-            return bool(super()._flush_some(do_close))  # type: ignore[misc]
+            # The loop may have closed the connection meanwhile; there is nobody left to send to.
+            return self.socket is not None and bool(super()._flush_some(do_close))  # type: ignore[misc]
 
 
 def _explained(code: int, bounds: Any) -> ApiError:

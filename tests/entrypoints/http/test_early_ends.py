@@ -107,6 +107,7 @@ def test_the_word_to_go_on_behind_another_answer_is_sent_once(
     with on_socket() as server:
         client = raw(server, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         client.socket.sendall(b"POST /v1/completions HTTP/1.1\r\n" + EXPECTS + b"Content-Length: 2\r\n\r\n")
+        until(lambda: bool(server.server._web._channels()), "the connection")
         channel = next(iter(server.server._web._channels()))
         until(lambda: channel.request is not None and channel.request.headers_finished, "the second request's head")
         held.set()
