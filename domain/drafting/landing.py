@@ -48,12 +48,16 @@ OWN_CONTEXT_CLASSES = (
 class LandingCurve:
     """Observed landing by match class and depth bin, decayed per offer and pulled to the class's prior."""
 
-    def __init__(self, classes: Sequence[MatchClass] = OWN_CONTEXT_CLASSES) -> None:
-        """Raises ValueError when `classes` is empty or not in ascending order of `least`."""
+    def __init__(self, classes: Sequence[MatchClass] = OWN_CONTEXT_CLASSES, *, priors_stay: bool = True) -> None:
+        """Raises ValueError when `classes` is empty or not in ascending order of `least`.
+
+        Without `priors_stay` a prior gives way once PRIOR_TRIALS drafts were seen: it weighs less the more were.
+        """
         self._leasts = [c.least for c in classes]
         if not classes or self._leasts != sorted(set(self._leasts)):
             raise ValueError(f"match classes begin at {self._leasts}, which is not an ascending list of lengths")
         self._classes = tuple(classes)
+        self._priors_stay = priors_stay
         self._tried = [[0.0] * len(DEPTHS) for _ in classes]
         self._kept = [[0.0] * len(DEPTHS) for _ in classes]
         self._curves: list[dict[int, tuple[float, ...]]] = [{} for _ in self._classes]
@@ -94,4 +98,7 @@ class LandingCurve:
 
     def _chance(self, kind: int, depth: int) -> float:
         prior = self._classes[kind].later if depth else self._classes[kind].first
-        return (self._kept[kind][depth] + PRIOR_TRIALS * prior) / (self._tried[kind][depth] + PRIOR_TRIALS)
+        tried, weight = self._tried[kind][depth], PRIOR_TRIALS
+        if tried > PRIOR_TRIALS and not self._priors_stay:
+            weight *= PRIOR_TRIALS / tried
+        return (self._kept[kind][depth] + weight * prior) / (tried + weight)

@@ -69,6 +69,16 @@ def test_a_landing_into_the_deepest_bin_is_counted_whole() -> None:
     assert steps[16] == pytest.approx((4 + 14) / (8 + 15))
 
 
+@pytest.mark.parametrize(("stay", "weights"), [(True, (8.0, 8.0, 8.0)), (False, (8.0, 64 / 12, 64 / 15))])
+def test_a_prior_gives_way_to_what_landed_where_it_may(stay: bool, weights: tuple[float, ...]) -> None:
+    curve = LandingCurve([MatchClass(8, 0.5, 0.5)], priors_stay=stay)
+    curve.observe(8, 30, True)
+    steps, (first, second, third) = _steps(curve.chances(8, 17)), weights
+    assert steps[1] == pytest.approx((first / 2 + 3) / (first + 3))
+    assert steps[4] == pytest.approx((second / 2 + 12) / (second + 12))
+    assert steps[16] == pytest.approx((third / 2 + 14) / (third + 15))
+
+
 def test_an_outcome_changes_the_answer_to_the_next_question() -> None:
     curve = LandingCurve()
     before = curve.chances(30, 4)

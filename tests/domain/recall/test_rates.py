@@ -49,6 +49,17 @@ def test_every_class_begins_at_its_prior() -> None:
 
 
 @pytest.mark.parametrize("kind", range(4))
+def test_copies_of_which_a_fifth_lands_come_to_be_expected_to(kind: int) -> None:
+    rates = LandingRates(6)
+    for _ in range(40):
+        rates.observe(kind, 7, False)
+        for _ in range(4):
+            rates.observe(kind, 0, True)
+    assert 0.15 < rates.chances(kind, 1)[0] < 0.25
+    assert rates.prior(kind, 1) == LandingRates(6).prior(kind, 1)
+
+
+@pytest.mark.parametrize("kind", range(4))
 def test_classes_learn_apart(kind: int) -> None:
     rates = LandingRates(6)
     before = [rates.chances(each, 7) for each in range(4)]
