@@ -36,7 +36,7 @@ class LandingRates:
 
     def __init__(self, misses: int) -> None:
         self._misses = misses
-        # Of copies of which a fifth lands a prior that stayed would promise a third, and a hostile record lives on that.
+        # Where a fifth of the copies lands a prior that stayed would promise a third: a hostile record lives on that.
         self._curves = [LandingCurve([kind], priors_stay=False) for kind in (*CLASSES, RESUMED)]
         self._priors = [LandingCurve([kind]) for kind in (*CLASSES, RESUMED)]
         self._missed = [0] * len(NAMES)
