@@ -24,10 +24,10 @@ _NUMBERS = itertools.count(1)
 class Generation:
     """One submitted request. `next` is for one reader; `cancel` may be called from any thread, any number of times.
 
-    `source` is a draft source of its own, beside the usual ones.
+    `source` is a draft source of its own, beside the usual ones; `mark` is the record's when it was submitted.
     """
 
-    __slots__ = ("_events", "_heard", "cancelled", "id", "request", "source", "submitted", "wake")
+    __slots__ = ("_events", "_heard", "cancelled", "id", "mark", "request", "source", "submitted", "wake")
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Generation:
         submitted: float,
         wake: Callable[[], None],
         source: DraftSource | None = None,
+        mark: int = 0,
     ) -> None:
         self.id = f"{next(_NUMBERS):x}"
         self.request = request
@@ -42,6 +43,7 @@ class Generation:
         self.cancelled = False
         self.wake = wake
         self.source = source
+        self.mark = mark
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._heard: Callable[[], None] | None = None
 

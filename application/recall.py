@@ -177,7 +177,7 @@ class RecallService:
         return self._factory
 
     def began(self) -> int:
-        """How often the record had been emptied: a stream adds nothing to a record emptied since it began."""
+        """How often the record was emptied; from any thread. A request adds nothing to one emptied since it came."""
         return self._generation
 
     def record(self, tokens: Sequence[int], resumed: int, began: int) -> None:

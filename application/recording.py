@@ -7,15 +7,15 @@ from typing import Protocol
 
 
 class Recorder(Protocol):
-    """Called by the engine's thread; neither call may wait."""
+    """Neither call may wait; `began` is called by any thread, `record` by the engine's."""
 
     def began(self) -> int:
-        """A mark of the record as it stands when a stream opens."""
+        """A mark of the record as it stands when a request comes."""
         ...
 
     def record(self, tokens: Sequence[int], resumed: int, began: int) -> None:
         """A stream is over: prompt and reply are `tokens`, which stay as they are; `resumed` were kept before.
 
-        `began` is the mark taken when the stream opened.
+        `began` is the mark taken when its request came.
         """
         ...

@@ -10,17 +10,14 @@ from tensorfold.application.replies import ReplyStats, SourceCount
 class Running:
     """A generation with its stream in the engine; times are monotonic seconds, `first_at` and `landed_at` 0 before the
     first token.
-
-    `mark` is the record's when the stream opened.
     """
 
-    __slots__ = ("filled_at", "first_at", "generation", "landed_at", "live", "mark", "opened_at")
+    __slots__ = ("filled_at", "first_at", "generation", "landed_at", "live", "opened_at")
 
-    def __init__(self, generation: Generation, live: Live, opened_at: float, mark: int = 0) -> None:
+    def __init__(self, generation: Generation, live: Live, opened_at: float) -> None:
         self.generation = generation
         self.live = live
         self.opened_at = opened_at
-        self.mark = mark
         self.filled_at = opened_at
         self.first_at = 0.0
         self.landed_at = 0.0

@@ -125,7 +125,8 @@ class Scheduler:
         Raises ContextExceededError or OverloadedError; nothing is left behind when it does.
         """
         self.factory.check(request)
-        generation = Generation(request, self._clock.monotonic(), self._notify, source)
+        # Marked before it waits: a record that is emptied meanwhile is not to find its prompt afterwards.
+        generation = Generation(request, self._clock.monotonic(), self._notify, source, self._mark())
         with self._wake:
             if self._phase != "ok":
                 raise OverloadedError(_SHUTDOWN, retry_after=5)
@@ -262,7 +263,7 @@ class Scheduler:
         request = generation.request
         live.audit = request.audit
         self.counters.prompt_tokens += len(request.prompt)
-        running = Running(generation, live, self._clock.monotonic(), self._mark())
+        running = Running(generation, live, self._clock.monotonic())
         (self._filling if live.to_fill > 0 else self._running).append(running)
 
     def _fill(self) -> None:
@@ -370,7 +371,7 @@ class Scheduler:
         if self._recorder is None or not stream.emitted_count:
             return
         try:
-            self._recorder.record(stream.tokens, 0, running.mark)
+            self._recorder.record(stream.tokens, 0, running.generation.mark)
         except Exception as fault:
             self._log(f"request {running.generation.id} was not recorded: {named(fault)}")
 

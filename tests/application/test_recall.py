@@ -13,6 +13,8 @@ import pytest
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.stores import Appended, RecallStore, StoredChunk, StoreState
 from tensorfold.application.recall import MOST_RUNS, RecallConflictError, RecallDeleteError, RecallService
+from tensorfold.application.replies import Landed
+from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.recall.identity import RecordIdentity
 from tensorfold.domain.recall.layout import CHUNK_BYTES, CHUNK_IDS, LEAST_CHUNKS, Ids
@@ -460,6 +462,25 @@ def test_a_cancelled_reply_is_recorded_as_far_as_it_went_and_one_that_never_bega
         read(waiting)
         assert service.settle(WAIT_S)
         assert service.report().added_ids in (added, added + 70)
+
+
+def test_a_request_that_waited_for_a_lane_while_the_record_was_emptied_adds_nothing_to_it() -> None:
+    the_law = law(65)
+    with (
+        recalling() as service,
+        serving(HashModel(the_law), settings=EngineSettings(parallel=1), recorder=service) as scheduler,
+    ):
+        running = scheduler.submit(request(SerialCase(tuple(text(25, 20)), 4000)))
+        assert isinstance(running.next(WAIT_S), Landed)
+        waiting = scheduler.submit(request(SerialCase(tuple(text(26, 20)), 40)))
+        assert scheduler.loads()[2] == 1
+        service.delete()
+        running.cancel()
+        read(running)
+        assert read(waiting).ended
+        assert service.settle(WAIT_S) and service.report().ids == 0
+        assert read(scheduler.submit(request(SerialCase(tuple(text(27, 20)), 40)))).ended
+        assert service.settle(WAIT_S) and service.report().ids == 60
 
 
 def test_a_recorder_that_fails_ends_no_request() -> None:
