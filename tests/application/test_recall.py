@@ -164,6 +164,23 @@ def test_ids_outside_the_vocabulary_cut_a_run() -> None:
         assert source.propose(text(5, 40), 7) is None
 
 
+def test_a_long_run_is_read_a_little_at_a_time_so_that_rounds_come_between() -> None:
+    class Watched(list[int]):
+        """A list that remembers how much of it was asked for at once."""
+
+        def __getitem__(self, place: Any) -> Any:
+            asked.append(len(found) if isinstance(found := super().__getitem__(place), list) else 1)
+            return found
+
+    asked: list[int] = []
+    run = text(30, 50_000)
+    run[20_001] = VOCABULARY
+    with recalling() as service:
+        add(service, Watched(run))
+        assert service.report().ids == 49_999 and service.factory.open(run).propose(run[:19_990], 7) is not None
+    assert sum(asked) == 50_000 and max(asked) <= 4096
+
+
 def test_a_stream_that_began_before_the_record_was_emptied_adds_nothing_to_it() -> None:
     with recalling() as service:
         began = service.began()
