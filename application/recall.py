@@ -21,7 +21,7 @@ from tensorfold.application.ports.stores import RecallStore, StoreState
 from tensorfold.domain.recall.figures import OfferFigures
 from tensorfold.domain.recall.identity import RecordIdentity
 from tensorfold.domain.recall.index import RecordIndex
-from tensorfold.domain.recall.layout import ID_BYTES, LEAD_IDS, LEAST_RUN, Ids
+from tensorfold.domain.recall.layout import ID_BYTES, LEAD_IDS, LEAST_RUN, SEPARATOR, Ids
 from tensorfold.domain.recall.pieces import novel
 from tensorfold.domain.recall.policy import OfferPolicy, OfferSettings
 from tensorfold.domain.recall.source import RecallSourceFactory
@@ -129,7 +129,7 @@ class RecallService:
         self._budget = budget_bytes
         self._clock = clock
         self._log = harmless(log)
-        self._index = RecordIndex(budget_bytes, identity.vocabulary)
+        self._index = RecordIndex(budget_bytes, identity.vocabulary, whole=False)
         self._policy = OfferPolicy(offers or OfferSettings())
         self._factory = RecallSourceFactory(self._index, self._policy)
         self._stored = StoreState("off", 0, "not opened")
@@ -268,6 +268,7 @@ class RecallService:
 
     def _main(self) -> None:
         self._guarded("loading the record", self._load)
+        self._index.whole = True
         self._loaded.set()
         while (job := self._next()) is not None:
             if isinstance(job, _Run):
@@ -321,13 +322,12 @@ class RecallService:
     def _add(self, run: _Run) -> None:
         if run.began != self._generation:
             return
-        for text in _texts(run, self._identity.vocabulary):
-            pieces = novel(text, self._index)
-            written = all(self._append(piece) for piece in pieces.pieces)
-            counts = self._counts
-            added = pieces.added if written else 0
-            self._counts = replace(counts, added=counts.added + added, held=counts.held + pieces.held)
-            self._dropped += pieces.added - added
+        pieces = novel(_ids(run, self._identity.vocabulary), self._index)
+        written = all(self._append(piece) for piece in pieces.pieces)
+        added = pieces.added if written else 0
+        counts = self._counts
+        self._counts = replace(counts, added=counts.added + added, held=counts.held + pieces.held)
+        self._dropped += pieces.added - added
         self._worked_at = self._clock.monotonic()
         self._stored = self._store.state()
         if self._worked_at - self._looked_at >= _LOOK_S:
@@ -368,16 +368,15 @@ class RecallService:
             self._log(f"recall: {doing} failed: {named(fault)}")
 
 
-def _texts(run: _Run, vocabulary: int) -> list[Ids]:
-    """The run's ids, cut where one is outside the vocabulary: no copy may run across what cannot be drafted."""
+def _ids(run: _Run, vocabulary: int) -> Ids:
+    """The run's ids; a separator stands for one that is outside the vocabulary, which no draft could be."""
     # Through 64 bits, so that an id of any size is seen as what it is; and a little at a time, since a list becomes an
     # array in one step in which no other thread runs.
     ids = np.empty(run.ids, dtype=np.int64)
     for at in range(0, run.ids, _AT_ONCE):
         ids[at : at + _AT_ONCE] = run.tokens[run.start + at : run.start + at + _AT_ONCE]
-    odd = np.flatnonzero((ids < 0) | (ids >= vocabulary))
-    texts = np.split(ids.astype(np.int32), odd) if len(odd) else [ids.astype(np.int32)]
-    return [texts[0], *(text[1:] for text in texts[1:])]
+    ids[(ids < 0) | (ids >= vocabulary)] = SEPARATOR
+    return ids.astype(np.int32)
 
 
 _REFUSALS = {

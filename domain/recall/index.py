@@ -46,11 +46,14 @@ class RecordIndex(RecordReader):
     `load`, `add`, `drop`, `clear` and `held` belong to the thread that writes; the figures are anyone's.
     """
 
-    def __init__(self, budget_bytes: int, vocabulary: int) -> None:
-        """Takes the table's memory, an eighth of the budget. Raises ValueError outside LEAST_CHUNKS to MOST_CHUNKS."""
+    def __init__(self, budget_bytes: int, vocabulary: int, *, whole: bool = True) -> None:
+        """Takes the table's memory, an eighth of the budget. Raises ValueError outside LEAST_CHUNKS to MOST_CHUNKS.
+
+        Nothing is found before it is `whole`, which whoever fills it says.
+        """
         if not LEAST_CHUNKS * CHUNK_BYTES <= budget_bytes <= MOST_CHUNKS * CHUNK_BYTES:
             raise ValueError(f"a record of {budget_bytes} bytes is outside {LEAST_CHUNKS} to {MOST_CHUNKS} chunks")
-        super().__init__(Chains(budget_bytes // (ID_BYTES * IDS_PER_ENTRY)), vocabulary)
+        super().__init__(Chains(budget_bytes // (ID_BYTES * IDS_PER_ENTRY)), vocabulary, whole)
         self._most_chunks = budget_bytes // CHUNK_BYTES
         self._newest: Chunk | None = None
         self._number = 0

@@ -28,8 +28,7 @@ class Places(Protocol):
     def find(self, tokens: Sequence[int], most: int) -> list[Place]:
         """At most `most` places that match the last KEY_IDS of `tokens` or more, each with an id that follows.
 
-        Longest match first, of equal ones the newest. Empty below KEY_IDS tokens.
-        While the record loads, only what was read so far is looked at.
+        Longest match first, of equal ones the newest. Empty while the record loads, or below KEY_IDS tokens.
         """
         ...
 

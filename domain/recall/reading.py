@@ -27,9 +27,10 @@ class RecordReader:
     never comes to name something else. Matches and continuations end at separators and at the ends of chunks.
     """
 
-    def __init__(self, chains: Chains, vocabulary: int) -> None:
-        """Ids are 0 .. `vocabulary` - 1."""
+    def __init__(self, chains: Chains, vocabulary: int, whole: bool) -> None:
+        """Ids are 0 .. `vocabulary` - 1. Nothing is found while it is not `whole`."""
         self.vocabulary = vocabulary
+        self.whole = whole
         self._chains = chains
         self._era = 0
 
@@ -41,7 +42,7 @@ class RecordReader:
     def find(self, tokens: Sequence[int], most: int) -> list[Place]:
         """See Places.find. Of a text that is everywhere the newest places are compared; lengths count up to REACH."""
         key = list(map(int, tokens[-KEY_IDS:]))
-        if len(key) < KEY_IDS or most < 1:
+        if len(key) < KEY_IDS or most < 1 or not self.whole:
             return []
         found = matches(tokens, self._chains.walk(key, MOST_STEPS, 1), most)
         return [Place(length, chunk.number << _SHIFT | stop) for length, (chunk, stop) in found]

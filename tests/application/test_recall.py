@@ -383,15 +383,17 @@ def test_a_service_that_was_never_started_gives_its_lock_back() -> None:
 
 
 class SlowStore(FakeRecallStore):
-    """Whose chunks come when `go` is set."""
+    """Whose last chunk, an empty one, comes when `go` is set; `reached` tells that the others were taken."""
 
     def __init__(self, folder: FakeRecordFolder) -> None:
         super().__init__(folder, chunk_ids=CHUNK_IDS)
         self.go = threading.Event()
+        self.reached = threading.Event()
 
     def chunks(self) -> Iterator[StoredChunk]:
-        assert self.go.wait(WAIT_S)
         yield from super().chunks()
+        self.reached.set()
+        assert self.go.wait(WAIT_S)
 
 
 def filled() -> FakeRecordFolder:
@@ -404,6 +406,7 @@ def filled() -> FakeRecordFolder:
 def test_nothing_is_offered_while_the_record_loads() -> None:
     store = SlowStore(filled())
     service = service_over(store)
+    assert store.reached.wait(WAIT_S) and service.report().ids > 0
     assert service.report().state == "loading" and not service.wait_loaded(0.0)
     assert service.factory.open(text(18, 50)).propose(text(18, 50), 7) is None
     store.go.set()
