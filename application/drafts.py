@@ -135,7 +135,7 @@ class Drafting:
         head, live.head = live.head, None
         if head is not None and (usable := self._sound(head, stream, limit)) is not None:
             offers.append(usable)
-        return offers[0] if len(offers) == 1 else self._choose(offers, stream, limit) if offers else None
+        return self._choose(offers, stream, limit) if len(offers) > 1 else next(iter(offers), None)
 
     def _choose(self, offers: Sequence[Proposal], stream: Stream, limit: int) -> Proposal | None:
         """The offer expected to land most, or all of them as one tree where that is expected to land more."""
