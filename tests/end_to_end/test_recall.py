@@ -22,7 +22,6 @@ from tests.end_to_end import commands
 from tests.end_to_end.clients import Client, post_bytes
 from tests.end_to_end.commands import as_process
 from tests.end_to_end.served import Said, Served, client_of, served, streamed, whole
-from tests.synthetic.servable import write_servable
 from tests.synthetic.tokenizer_files import SPECIALS
 
 pytestmark = pytest.mark.slow
@@ -34,14 +33,6 @@ SAMPLED: dict[str, Any] = {"max_tokens": 200, "temperature": 1.1, "seed": 5, "ig
 KEY = "k1"
 THEIRS = RecordIdentity("5e" * 32, 32_000, "Somebody-7B").text()
 """An identity of another tokenizer."""
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("home")
-    (folder / "tiny").mkdir()
-    write_servable(folder / "tiny")
-    return folder
 
 
 @pytest.fixture

@@ -46,14 +46,6 @@ def rounds(count: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("home")
-    (folder / "tiny").mkdir()
-    write_servable(folder / "tiny")
-    return folder
-
-
-@pytest.fixture(scope="module")
 def tiny(home: Path) -> Iterator[Served]:
     with served(["serve", "tiny", "--port", "0"], home) as server:
         yield server

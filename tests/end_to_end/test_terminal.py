@@ -17,20 +17,11 @@ import pytest
 
 from tests.end_to_end.clients import post
 from tests.end_to_end.commands import environment
-from tests.synthetic.servable import write_servable
 
 COMMAND = [sys.executable, "-m", "tensorfold", "serve", "tiny", "--port", "0"]
 WIPED = "\r\x1b[2K"
 DRAWS = "in _redraw"
 LIVE = "0 connections, 0 decoding, 0 reading, 0 waiting | decode 0.0, prefill 0.0 tok/s"
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("home")
-    (folder / "tiny").mkdir()
-    write_servable(folder / "tiny")
-    return folder
 
 
 class Seen:
