@@ -120,9 +120,7 @@ class _Secure(urllib.request.HTTPSHandler):
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         secure = ssl.create_default_context()
-        return self.do_open(
-            lambda host, **named: _WatchedSecure(host, context=secure, **named).tells(self._fetch), req
-        )
+        return self.do_open(lambda host, **named: _WatchedSecure(host, context=secure, **named).tells(self._fetch), req)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

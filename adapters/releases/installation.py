@@ -64,9 +64,7 @@ class PackageInstallation:
     def read(self, command: Sequence[str], folder: Path | None = None) -> tuple[int, str]:
         """Run a command and take what it prints."""
         try:
-            done = subprocess.run(
-                command, cwd=folder, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-            )
+            done = subprocess.run(command, cwd=folder, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         except OSError:
             return NOT_RUN, ""
         return _code(done.returncode), done.stdout.decode("utf-8", "replace")

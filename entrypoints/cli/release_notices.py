@@ -29,9 +29,7 @@ def start_release_check(settings: UpdateSettings, container: Container, say: Say
 
 def say_first_serve(settings: UpdateSettings, container: Container, say: Say) -> None:
     """Say once for a version that it serves. Needs no network, so the check's switch leaves it alone."""
-    line = first_serve_line(
-        container.update_memory(), __version__, project_address(settings, container.installation())
-    )
+    line = first_serve_line(container.update_memory(), __version__, project_address(settings, container.installation()))
     if line is not None:
         say(line)
 

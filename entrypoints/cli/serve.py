@@ -285,9 +285,7 @@ def _wait(settings: RunSettings, scheduler: Scheduler, server: HttpServer, signa
     def now() -> Now:
         decoding, filling, waiting = scheduler.loads()
         counters = scheduler.counters
-        return Now(
-            server.connections, decoding, filling, waiting, counters.completion_tokens, counters.filled_tokens
-        )
+        return Now(server.connections, decoding, filling, waiting, counters.completion_tokens, counters.filled_tokens)
 
     with live_line(now) if settings.live and is_terminal(sys.stdout) else nullcontext():
         signals.wait()

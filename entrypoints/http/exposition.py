@@ -61,9 +61,7 @@ def histogram(
     sums = list(accumulate(counts))
     bounds = [*(_number(edge) for edge in edges), "+Inf"]
     buckets = [Sample(n, {**fixed, "le": bound}, "_bucket") for bound, n in zip(bounds, sums, strict=True)]
-    return Family(
-        name, "histogram", text, (*buckets, Sample(total, fixed, "_sum"), Sample(sums[-1], fixed, "_count"))
-    )
+    return Family(name, "histogram", text, (*buckets, Sample(total, fixed, "_sum"), Sample(sums[-1], fixed, "_count")))
 
 
 def text_of(families: Iterable[Family]) -> bytes:

@@ -39,9 +39,7 @@ class Bench:
         self.memory.remember_check("v0.1.0", 5.0)
         address = read_address(PAGE)
         assert address is not None
-        self.run = Updating(
-            self.installation, self.feed, self.memory, address, self.said.append, self.warned.append
-        )
+        self.run = Updating(self.installation, self.feed, self.memory, address, self.said.append, self.warned.append)
 
 
 @pytest.mark.parametrize("installed", [PLAIN, CLONE], ids=["plain", "clone"])

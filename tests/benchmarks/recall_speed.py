@@ -209,9 +209,7 @@ def measure_cost(model: str) -> tuple[float, str]:
         service.start()
         service.wait_loaded(60.0)
         timed = TimedFactory(service)
-        scheduler = schedule(
-            checked, settings, container, lambda line: None, more_sources=(timed,), recorder=timed
-        )
+        scheduler = schedule(checked, settings, container, lambda line: None, more_sources=(timed,), recorder=timed)
         scheduler.start()
         try:
             scheduler.wait_ready()

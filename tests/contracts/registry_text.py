@@ -21,10 +21,13 @@ JINJA = """{%- for m in messages -%}
 {%- endfor -%}
 {%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"""
 JINJA_WITH_TOOLS = "{%- if tools -%}{{ tools | tojson }}{%- endif -%}" + JINJA
-JINJA_THAT_ALTERNATES = """{%- for m in messages -%}
+JINJA_THAT_ALTERNATES = (
+    """{%- for m in messages -%}
 {%- if not loop.first and m.role == messages[loop.index0 - 1].role -%}
 {{ raise_exception('Turns must alternate.') }}{%- endif -%}
-{%- endfor -%}""" + JINJA
+{%- endfor -%}"""
+    + JINJA
+)
 
 
 def _fake_tokenizer(vocabulary: int) -> Candidate[TokenizerSubject]:

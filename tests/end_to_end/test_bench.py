@@ -81,6 +81,7 @@ def test_it_draws_its_charts_and_leaves_nothing_else_behind(home: Path, measured
 @pytest.fixture
 def slowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every launch of a model loaded from now on waits."""
+
     def load(*given: Any, **named: Any) -> tuple[Engine, StreamFactory]:
         engine, factory = load_engine(*given, **named)
         paced = PacedModel(engine.model, time.sleep, SLOW_S)

@@ -141,7 +141,7 @@ def a_dirty_clone_is_refused_unchanged(folder: Path) -> int:
     with release_site(f"v{NEW}") as site:
         copy = CloneCopy(folder, site.page)
         (copy.clone / "new file").write_text("mine\n")
-        _refused_unchanged(copy, "?? \"new file\"")
+        _refused_unchanged(copy, '?? "new file"')
         git(copy.clone, "add", "--all")
         _refused_unchanged(copy, 'A  "new file"')
         git(copy.clone, "reset", "--quiet", "--hard")

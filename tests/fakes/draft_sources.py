@@ -139,12 +139,10 @@ class SlowSource(SilentSource):
         self._inner.observe(source, drafted, kept, tokens)
 
 
-def oracle_factory(
-    replies: Mapping[tuple[int, ...], Sequence[int]], vocabulary: int, **settings: Any
-) -> FakeSources:
+def oracle_factory(replies: Mapping[tuple[int, ...], Sequence[int]], vocabulary: int, **settings: Any) -> FakeSources:
     """Oracles for streams whose prompts are known; silent for others."""
     return FakeSources(
-        lambda prompt: OracleSource(len(prompt), replies[prompt], vocabulary, **settings)
-        if prompt in replies
-        else SilentSource()
+        lambda prompt: (
+            OracleSource(len(prompt), replies[prompt], vocabulary, **settings) if prompt in replies else SilentSource()
+        )
     )

@@ -34,9 +34,7 @@ def _cases(count: int) -> list[SerialCase]:
 def test_many_cases_side_by_side_give_the_replies_of_each_alone() -> None:
     law, cases = HashLaw(habit_share=0.3), _cases(120)
     together = serial_references(law, cases)
-    alone = [
-        serial_reference(law, c.prompt, c.max_tokens, c.sampling, c.stop_ids, stops=c.stops) for c in cases
-    ]
+    alone = [serial_reference(law, c.prompt, c.max_tokens, c.sampling, c.stop_ids, stops=c.stops) for c in cases]
     assert together == alone
     assert {r.finish for r in alone} == {"stop", "length"} and any(r.stop for r in alone)
 

@@ -168,15 +168,11 @@ class Cell:
 
         def load() -> tuple[Engine, StreamFactory]:
             engine = Engine(model, settings, clock, sources=sources, counters=counters)
-            return engine, StreamFactory(
-                context=4096, max_tokens=4096, stop_ids=ends, token_bytes=TokenBytes(BYTE_IDS)
-            )
+            return engine, StreamFactory(context=4096, max_tokens=4096, stop_ids=ends, token_bytes=TokenBytes(BYTE_IDS))
 
         return Scheduler(load, settings, clock, counters=counters, recorder=service)
 
-    def _fill(
-        self, service: RecallService, law: HashLaw, pairs: Sequence[tuple[SerialCase, SerialReply]]
-    ) -> None:
+    def _fill(self, service: RecallService, law: HashLaw, pairs: Sequence[tuple[SerialCase, SerialReply]]) -> None:
         """What the record holds before: right replies of some cases, wrong continuations of others, noise."""
         rng = self._random
         runs: list[list[int]] = []
@@ -246,9 +242,7 @@ class Cell:
 
 
 def _request(case: SerialCase) -> GenerationRequest:
-    return GenerationRequest(
-        case.prompt, case.sampling, case.max_tokens, stops=case.stops, stop_ids=case.stop_ids
-    )
+    return GenerationRequest(case.prompt, case.sampling, case.max_tokens, stops=case.stops, stop_ids=case.stop_ids)
 
 
 def _work(job: tuple[str, bool, bool, int, int]) -> CellReport:

@@ -11,7 +11,6 @@ from tensorfold.application.ports.services import ReleaseFeed, ReportWriter
 FIGURES = {"tokens_per_second": 81.25, "machine": "two cores", "differences": 0}
 
 
-
 @dataclass(frozen=True, slots=True)
 class ServiceSubject:
     """A feed or a writer, and a folder to write in."""

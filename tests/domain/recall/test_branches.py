@@ -99,9 +99,7 @@ def test_a_fork_behind_a_fork_is_judged_by_the_votes_that_came_there() -> None:
         ((1, 2, 3), 0, Landing(0, False, False)),
     ],
 )
-def test_a_chain_lands_up_to_the_first_id_that_differs(
-    decided: tuple[int, ...], rows: int, landing: Landing
-) -> None:
+def test_a_chain_lands_up_to_the_first_id_that_differs(decided: tuple[int, ...], rows: int, landing: Landing) -> None:
     assert Drafts((1, 2, 3), CHANCES[:3]).landing(decided, rows) == landing
 
 
@@ -118,9 +116,7 @@ def test_a_chain_lands_up_to_the_first_id_that_differs(
         ((1, 4, 5), 3, Landing(1, True, False)),
     ],
 )
-def test_a_tree_lands_along_the_branch_that_was_right(
-    decided: tuple[int, ...], rows: int, landing: Landing
-) -> None:
+def test_a_tree_lands_along_the_branch_that_was_right(decided: tuple[int, ...], rows: int, landing: Landing) -> None:
     drafts = Drafts((1, 2, 3, 4, 5), (0.9, 0.6, 0.5, 0.2, 0.1), (0, 1, 2, 1, 4))
     assert drafts.landing(decided, rows) == landing
 
