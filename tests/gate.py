@@ -55,6 +55,7 @@ def static_checks() -> list[Check]:
     """Style, types and contracts."""
     return [
         run("style", [str(TOOLS / "ruff"), "check", "--quiet", "."]),
+        run("format", [str(TOOLS / "ruff"), "format", "--quiet", "--check", "."]),
         run("types", [str(TOOLS / "mypy")]),
         run("import contracts", [str(TOOLS / "lint-imports"), "--no-cache"]),
     ]
