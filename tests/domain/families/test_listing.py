@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
-from tensorfold.domain.families import listing
+from tensorfold.domain.families import gemma4, listing, nemotron_h, qwen3_5, qwen4_exp
 from tensorfold.domain.families.catalogue import FAMILIES
 from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.storage import parse_quantization
 from tensorfold.domain.families.weights import parameters
-from tests.domain.families.paper import gemma4, nemotron_h, qwen3_5, qwen4_exp
 from tests.fakes.families import family_with_a_side_file
 from tests.synthetic.llama_checkpoints import Layout, TinyLlama
 from tests.tree import ROOT

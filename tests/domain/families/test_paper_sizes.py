@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from tensorfold.domain.families import dflash2, gemma4, glm5_next, nemotron_h, qwen3_5, qwen4_exp
 from tensorfold.domain.families.ops import Attention, HashedNgram, LatentAttention
 from tensorfold.domain.families.plan_weights import drafter_weights, plan_weights
 from tensorfold.domain.families.plans import DecoderPlan, HyperConnections, Parallel
 from tensorfold.domain.families.tensors import Weight
 from tensorfold.domain.families.weights import parameters
-from tests.domain.families.paper import dflash2, gemma4, glm5_next, nemotron_h, qwen3_5, qwen4_exp
 
 
 def billions(plan: DecoderPlan, *, without: str = "none", only: str = "") -> float:
@@ -102,8 +102,8 @@ def test_glm_has_313_3_billion_parameters_among_four_streams() -> None:
 
 
 def test_the_drafters_have_their_published_sizes_and_81_tensors() -> None:
-    own = dflash2.drafter(dflash2.CONFIG)
-    glm = dflash2.drafter(dflash2.GLM_CONFIG, "stream_mean")
+    own = dflash2.plan(dflash2.CONFIG)
+    glm = dflash2.plan(dflash2.GLM_CONFIG, "stream_mean")
     assert round(parameters(drafter_weights(own)) / 1e9, 3) == 1.924
     assert round(parameters(drafter_weights(glm)) / 1e9, 4) == 1.1711
     assert len(own.tensors.slots) == 81

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from tensorfold.domain.families import dflash2, gemma4, glm5_next, nemotron_h, qwen3_5, qwen4_exp
 from tensorfold.domain.families.binding import Bound, bind, resolve
 from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.storage import Affine, Dense, Layout, Quantization
 from tests.domain.families.headers import Headers, header, written
-from tests.domain.families.paper import dflash2, gemma4, glm5_next, nemotron_h, qwen3_5, qwen4_exp
 
 FOUR, WIDE = Layout(4, 64), Layout(8, 64)
 SMALL_QWEN = {"num_hidden_layers": 4, "vocab_size": 1024}
@@ -239,7 +239,7 @@ def test_gemma_refuses_other_layouts(layout: Layout, router: Layout) -> None:
 
 @pytest.mark.parametrize("config", [dflash2.CONFIG, dflash2.GLM_CONFIG])
 def test_a_drafter_binds_on_its_own(config: dict[str, Any]) -> None:
-    table = dflash2.drafter(config).tensors
+    table = dflash2.plan(config).tensors
     bound = bind(table, written(table), None)
     assert bound["selector.successor"].module.weight == "candidate_selector.successor_codebook"
     assert bound["layers.4.mlp.mix.base"].module.weight == "layers.4.mlp_conv.base_kernel"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tensorfold.domain.families import llama
+from tensorfold.domain.families import dflash2, gemma4, glm5_next, llama, nemotron_h, qwen3_5, qwen4_exp
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.state import StateEntry, lane_bytes, state_spec
 from tests.domain.families.configs import llama_config
-from tests.domain.families.paper import dflash2, gemma4, glm5_next, nemotron_h, qwen3_5, qwen4_exp
 
 MIB = 1 << 20
 
@@ -132,7 +131,7 @@ def test_pooled_keys_count_whole_blocks_only() -> None:
 
 def test_a_drafter_keeps_the_context_its_blocks_can_still_read() -> None:
     plan = qwen3_5.plan(qwen3_5.CONFIG)
-    with_drafter = state_spec(plan, dflash2.drafter(dflash2.CONFIG))
+    with_drafter = state_spec(plan, dflash2.plan(dflash2.CONFIG))
     added = with_drafter[len(state_spec(plan)) :]
     assert [e.path for e in added] == [
         f"drafter.layers.{n}.attention.{kind}" for n in range(5) for kind in ("keys", "values")
