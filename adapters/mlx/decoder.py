@@ -5,41 +5,26 @@ Knows no lane, ticket or request. Ops without a builder are refused by name befo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.adapters.mlx.blocks.attention import AttentionBlock
+from tensorfold.adapters.mlx.assembly import Assembly
 from tensorfold.adapters.mlx.blocks.embedding import EmbeddingBlock
 from tensorfold.adapters.mlx.blocks.head import HeadBlock
-from tensorfold.adapters.mlx.blocks.norm import NormBlock, norm_block
-from tensorfold.adapters.mlx.blocks.swiglu import SwigluBlock
+from tensorfold.adapters.mlx.blocks.readout import ReadoutBlock
+from tensorfold.adapters.mlx.builders import refuse_unbuilt
 from tensorfold.adapters.mlx.row_context import RowContext
-from tensorfold.adapters.mlx.rows import KeyValues, RowOps
+from tensorfold.adapters.mlx.rows import RowOps
+from tensorfold.adapters.mlx.states import LayerState
+from tensorfold.adapters.mlx.sublayers import SublayerBlock, build_layers
 from tensorfold.adapters.mlx.weights import WeightReader
-from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.domain.families.ops import Attention, SwiGLU
-from tensorfold.domain.families.plans import DecoderPlan, Plain, Sublayer
+from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.domain.families.state import StateEntry
 
 A = TypeVar("A")
-
-
-@dataclass(slots=True)
-class SublayerBlock(Generic[A]):
-    """residual + post_norm(op(pre_norm(residual))). `op` may be replaced by a test."""
-
-    ops: RowOps[A]
-    op: Callable[[A, RowContext[A]], A]
-    pre_norm: NormBlock[A] | None
-    post_norm: NormBlock[A] | None
-
-    def __call__(self, rows: A, context: RowContext[A]) -> A:
-        """The residual behind this sublayer."""
-        made = self.op(rows if self.pre_norm is None else self.pre_norm(rows), context)
-        return self.ops.add(rows, made if self.post_norm is None else self.post_norm(made))
 
 
 class Decoder(Generic[A]):
@@ -47,59 +32,50 @@ class Decoder(Generic[A]):
 
     def __init__(self, ops: RowOps[A], plan: DecoderPlan, weights: WeightReader) -> None:
         self.ops, self.plan = ops, plan
-        self._attentions: list[AttentionBlock[A]] = []
-        _refuse_unbuilt(plan)
+        refuse_unbuilt(plan)
+        assembly = Assembly(ops, weights, plan.width, plan.streams)
         table = weights.matrix("embedding")
         self.embedding = EmbeddingBlock(ops, plan.embedding, table)
         self.head = HeadBlock(ops, plan.head, table if plan.head.tied else weights.matrix("head"))
-        self.readout = norm_block(ops, plan.readout.norm, "readout.norm", weights)
-        self.sublayers = [
-            self._sublayer(sublayer, f"layers.{index}.{sublayer.name}", weights)
-            for index, layer in enumerate(plan.layers)
-            for sublayer in layer
-        ]
+        self.readout = ReadoutBlock(assembly, plan.readout, "readout")
+        self.layers = build_layers(assembly, plan.layers, "layers")
+        self._stateful = assembly.stateful
 
-    def _sublayer(self, plan: Sublayer, path: str, weights: WeightReader) -> SublayerBlock[A]:
-        op: Callable[[A, RowContext[A]], A]
-        if isinstance(plan.op, Attention):
-            op = attention = AttentionBlock(self.ops, plan.op, path, len(self._attentions), weights)
-            self._attentions.append(attention)
-        else:
-            assert isinstance(plan.op, SwiGLU)
-            op = SwigluBlock(self.ops, plan.op, path, weights)
-        pre, post = (
-            norm_block(self.ops, norm, f"{path}.{name}", weights)
-            for name, norm in (("pre_norm", plan.pre_norm), ("post_norm", plan.post_norm))
-        )
-        return SublayerBlock(self.ops, op, pre, post)
+    @property
+    def sublayers(self) -> list[SublayerBlock[A]]:
+        """Every sublayer, in order."""
+        return [sublayer for layer in self.layers for sublayer in layer]
 
-    def states(self, capacity: int) -> tuple[KeyValues[A], ...]:
+    @property
+    def entries(self) -> tuple[tuple[StateEntry, ...], ...]:
+        """What each of a lane's states holds, in the rows' dtype."""
+        return tuple(entries for _, entries in self._stateful)
+
+    def states(self, capacity: int) -> tuple[LayerState[A], ...]:
         """Empty state of a lane, in the order of the plan's `state_spec`."""
-        return tuple(attention.state(capacity) for attention in self._attentions)
+        return tuple(block.state(capacity) for block, _ in self._stateful)
 
-    def hidden(self, context: RowContext[A]) -> A:
-        """Rows behind the last layer; every segment's state holds them provisionally."""
-        rows = self.embedding(context.ids)
-        for sublayer in self.sublayers:
-            rows = sublayer(rows, context)
-        return rows
+    def hidden(self, context: RowContext[A], taps: Collection[int] = ()) -> tuple[A, dict[int, A]]:
+        """The residual behind the last layer and behind each layer count in `taps`; states hold rows provisionally."""
+        stream = self.streams(self.embedding(context.ids))
+        tapped = {0: stream} if 0 in taps else {}
+        for index, layer in enumerate(self.layers, start=1):
+            for sublayer in layer:
+                stream = sublayer(stream, context)
+            if index in taps:
+                tapped[index] = stream
+        return stream, tapped
 
-    def logits(self, hidden: A, drawn: Sequence[int]) -> A:
+    def streams(self, rows: A) -> A:
+        """The residual that begins as `rows`: as many copies side by side as there are streams."""
+        count = self.plan.streams
+        made: A = rows if count == 1 else self.ops.xp.concatenate([rows] * count, axis=-1)
+        return made
+
+    def logits(self, stream: A, drawn: Sequence[int]) -> A:
         """Logits of the rows at `drawn`, on the device."""
-        rows = self.ops.pick(hidden, drawn)
-        return self.head(rows if self.readout is None else self.readout(rows))
+        return self.head(self.readout(self.ops.pick(stream, drawn)))
 
     def host(self, logits: A) -> NDArray[np.float32]:
         """Wait for logits [R, V]."""
         return self.head.host(logits)
-
-
-def _refuse_unbuilt(plan: DecoderPlan) -> None:
-    for layer in plan.layers:
-        for sublayer in layer:
-            kinds = (type(sublayer.op), type(sublayer.residual))
-            if not issubclass(kinds[0], Attention | SwiGLU) or kinds[1] is not Plain or sublayer.scale:
-                names = " over ".join(kind.__name__ for kind in kinds)
-                raise RefusedError(f"The MLX backend cannot build {names} yet, which {plan.model_type} needs.")
-    if plan.readout.form != "norm":
-        raise RefusedError(f"The MLX backend cannot build a {plan.readout.form} readout yet.")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tensorfold.adapters.mlx.decoder import Decoder
 from tensorfold.adapters.mlx.layouts import Layout, chain_layout, lay_out
 from tensorfold.adapters.mlx.row_context import RowContext, Segment
-from tensorfold.adapters.mlx.rows import KeyValues, Path
+from tensorfold.adapters.mlx.states import LayerState, Path
 from tensorfold.domain.windows import Window
 
 A = TypeVar("A")
@@ -27,7 +27,7 @@ class LaneState(Generic[A]):
     """One stream's state: what every layer holds of the `length` tokens absorbed, of at most `capacity`."""
 
     capacity: int
-    layers: tuple[KeyValues[A], ...]
+    layers: tuple[LayerState[A], ...]
     length: int = 0
 
     def keep(self, path: Path) -> None:
@@ -68,7 +68,8 @@ class Forward(Generic[A]):
     def launch(self, parts: Sequence[LanePart[A]], drawn: Sequence[int]) -> A:
         """Logits, on the device, of the rows at `drawn`; rows are counted part after part."""
         try:
-            logits = self.decoder.logits(self.decoder.hidden(_context(parts)), drawn)
+            stream, _ = self.decoder.hidden(_context(parts))
+            logits = self.decoder.logits(stream, drawn)
             self.decoder.ops.start(logits)
         except BaseException:
             for part in parts:
@@ -97,7 +98,8 @@ class Forward(Generic[A]):
 
 
 def _context(parts: Sequence[LanePart[A]]) -> RowContext[A]:
-    segments, at = [], 0
+    segments: list[Segment[A]] = []
+    at = 0
     for part in parts:
         segments.append(Segment(part.lane.layers, part.layout, at, at + len(part.tokens)))
         at += len(part.tokens)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from tensorfold.adapters.mlx.decoder import Decoder
 from tensorfold.adapters.mlx.forward import LaneState
 from tensorfold.application.ports.target_model import LaneImage, ModelIdentity
-from tensorfold.domain.families.state import StateEntry, state_spec
+from tensorfold.domain.families.state import StateEntry
 
 A = TypeVar("A")
 
 
 def lane_entries(decoder: Decoder[A]) -> tuple[StateEntry, ...]:
     """The buffers of a lane, in the dtype rows run in here."""
-    return state_spec(replace(decoder.plan, activation=decoder.ops.dtype))
+    return tuple(entry for entries in decoder.entries for entry in entries)
 
 
 def image_of(state: LaneState[A], decoder: Decoder[A], identity: ModelIdentity) -> LaneImage:
@@ -36,9 +37,16 @@ def load_image(image: LaneImage, state: LaneState[A], decoder: Decoder[A], ident
     parts = [data for _, data in image.buffers]
     if any(len(data) != entry.bytes_at(image.length) for entry, data in zip(entries, parts, strict=True)):
         raise ValueError(f"the image's buffers are not those of {image.length} tokens")
-    for index, layer in enumerate(state.layers):
-        layer.load(parts[2 * index], parts[2 * index + 1], image.length)
-    state.length = image.length
+    load_parts(state, decoder, parts, image.length)
+
+
+def load_parts(state: LaneState[A], decoder: Decoder[A], parts: Sequence[bytes], length: int) -> None:
+    """Make a lane's state that of `length` tokens, from one buffer for each entry of `lane_entries`."""
+    at = 0
+    for layer, entries in zip(state.layers, decoder.entries, strict=True):
+        layer.load(parts[at : at + len(entries)], length)
+        at += len(entries)
+    state.length = length
 
 
 def mark(identity: ModelIdentity) -> str:

@@ -29,10 +29,11 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A window's place in its lane: `position` of row 0, `positions` of all rows, and its branches."""
+    """A window's place in its lane: `position` of row 0, `positions` and `parents` of all rows, and its branches."""
 
     position: int
     positions: NDArray[np.int64]
+    parents: tuple[int, ...]
     branches: tuple[Branch, ...]
 
     def __len__(self) -> int:
@@ -42,6 +43,15 @@ class Layout:
     def is_chain(self) -> bool:
         """Whether the rows are already contiguous."""
         return len(self.branches) == 1
+
+    def past(self, row: int, count: int) -> list[int]:
+        """The `count` rows that lead to `row`, itself the last; -1 is the row before the window, and so on."""
+        found: list[int] = []
+        while len(found) < count and row >= 0:
+            found.append(row)
+            row = self.parents[row]
+        missing = count - len(found)
+        return [*range(-missing, 0), *reversed(found)]
 
 
 def lay_out(window: Window, position: int) -> Layout:
@@ -57,10 +67,10 @@ def lay_out(window: Window, position: int) -> Layout:
         own = tuple(depth for depth, row in enumerate(path) if row not in taken)
         taken.update(path)
         branches.append(Branch(path, own))
-    return Layout(position, position + np.asarray(depths, np.int64), tuple(branches))
+    return Layout(position, position + np.asarray(depths, np.int64), window.parents, tuple(branches))
 
 
 def chain_layout(position: int, rows: int) -> Layout:
     """The layout of `rows` rows one after another."""
     every = tuple(range(rows))
-    return Layout(position, np.arange(position, position + rows), (Branch(every, every),))
+    return Layout(position, np.arange(position, position + rows), tuple(range(-1, rows - 1)), (Branch(every, every),))

@@ -51,7 +51,7 @@ class Loading:
 
     def decoder(self, ops: RowOps[A]) -> Decoder[A]:
         """The decoder over some device's operations, all weights read."""
-        return Decoder(ops, self._plan, WeightReader(self._bound, self._facts, self._say))
+        return Decoder(ops, self._plan, WeightReader(self._bound, self._facts, self._say, self._plan.tensors.probes))
 
     def _fits_unpacked(self) -> bool:
         """Whether all matrices may be held in float32: within 8 GiB and half of the machine's memory."""

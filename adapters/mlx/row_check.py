@@ -15,7 +15,7 @@ import numpy as np
 from tensorfold.adapters.mlx.forward import Forward
 from tensorfold.adapters.mlx.row_probes import Reference, RowProbes, chain_of, same_state, tree_forms
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.domain.families.plans import DecoderPlan, Parallel
 from tensorfold.domain.families.state import lane_bytes, state_spec
 from tensorfold.domain.windows import Window
 from tensorfold.kernels.cpu.attention import BLOCK
@@ -192,14 +192,26 @@ class RowCheck(Generic[A]):
 
 
 def long_lengths(plan: DecoderPlan, context: int, width: int) -> list[int]:
-    """Tokens before a probe, ascending: at each sliding window's edge, at key counts where kernels switch, and at the
+    """Tokens before a probe, ascending: at every edge the family has, at key counts where kernels switch, and at the
     context's end; lengths whose state would not fit in 256 MiB are left out.
     """
-    windows = {getattr(sublayer.op, "window", 0) for layer in plan.layers for sublayer in layer} - {0}
-    edges = {edge - width // 2 for window in windows for edge in (window, window + BLOCK)}
+    edges = {edge - width // 2 for edge in key_edges(plan)}
     lengths = {*edges, *(length - 7 for length in _LONG), context - width - 1}
     state = state_spec(plan)
     return sorted(n for n in lengths if PROMPT < n <= context - width and lane_bytes(state, n) <= _MOST_LANE_BYTES)
+
+
+def key_edges(plan: DecoderPlan) -> set[int]:
+    """Token counts at which a layer begins to read otherwise: a full window, the last dense row of a sparse layer."""
+    edges: set[int] = set()
+    for sublayer in (sublayer for layer in plan.layers for sublayer in layer):
+        ops = [branch.op for branch in sublayer.op.branches] if isinstance(sublayer.op, Parallel) else [sublayer.op]
+        for op in ops:
+            window = getattr(getattr(op, "attention", op), "window", 0)
+            edges |= {window, window + BLOCK} if window else set()
+            indexer = getattr(op, "indexer", None)
+            edges |= {indexer.budget + indexer.ratio - 1} if indexer is not None else set()
+    return edges
 
 
 def company(width: int, batch_rows: int, streams: int) -> list[tuple[int, int]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.adapters.mlx.layouts import Layout
-from tensorfold.adapters.mlx.rows import KeyValues
 from tensorfold.domain.families.ops import Rope
 
 A = TypeVar("A")
@@ -17,9 +16,12 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Segment(Generic[A]):
-    """One lane's rows start..stop of the pass, and that lane's state, one entry for each layer that has one."""
+    """One lane's rows start..stop of the pass, and that lane's states, one entry for each op that has one.
 
-    states: tuple[KeyValues[A], ...]
+    A block knows the place of its own state and what kind it is, so the entries are not typed here.
+    """
+
+    states: tuple[Any, ...]
     layout: Layout
     start: int
     stop: int

@@ -7,15 +7,16 @@ two runs of one engine probe the same rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.adapters.mlx.forward import Forward, LanePart, LaneState
+from tensorfold.adapters.mlx.images import lane_entries, load_parts
 from tensorfold.adapters.mlx.layouts import lay_out
-from tensorfold.domain.families.state import state_spec
+from tensorfold.domain.families.state import StateEntry
 from tensorfold.domain.windows import Window, chain, tree
 
 A = TypeVar("A")
@@ -52,18 +53,19 @@ class RowProbes(Generic[A]):
         return ((37 * at + 11) % 50_000 + 1_000) % self._vocabulary
 
     def filled(self, length: int) -> LaneState[A]:
-        """A lane of `length` tokens whose keys and values are random: as good as a prompt for probing rows."""
+        """A lane of `length` tokens whose state is random: as good as a prompt for probing rows."""
         lane = self._forward.open(self._capacity)
-        plan = replace(self._forward.decoder.plan, activation=self._forward.decoder.ops.dtype)
         generator = np.random.default_rng(length)
-        parts = []
-        for entry in state_spec(plan):
-            held = min(length, entry.window) if entry.window else length
-            parts.append(_noise(generator, (held, *entry.shape), entry.dtype))
-        for index, layer in enumerate(lane.layers):
-            layer.load(parts[2 * index], parts[2 * index + 1], length)
-        lane.length = length
+        parts = [self._noise(generator, entry, length) for entry in lane_entries(self._forward.decoder)]
+        load_parts(lane, self._forward.decoder, parts, length)
         return lane
+
+    def _noise(self, generator: np.random.Generator, entry: StateEntry, length: int) -> bytes:
+        held = min(length, entry.window) if entry.window else length
+        shape = (held // entry.per, *entry.shape) if entry.per else entry.shape
+        if entry.kind == "tokens":
+            return generator.integers(0, self._vocabulary, shape, np.int64).tobytes()
+        return _noise(generator, shape, entry.dtype)
 
     def steady(self, count: int) -> tuple[int, ...]:
         """Window tokens by a fixed step."""

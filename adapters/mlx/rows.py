@@ -1,66 +1,34 @@
 """What a block asks of a device: the few operations on rows it is made of.
 
 A block is written once; `rows_cpu` runs it in numpy, `rows_library` through MLX. `A` is the device's array of rows
-[R, K]; blocks never look inside one. Every operation must give a row bits that do not depend on the rows beside it, or
-the load check will find the widths at which it does not.
+[R, K]. What both libraries spell alike a block computes itself through `xp`. Every operation must give a row bits that
+do not depend on the rows beside it, or the load check will find the widths at which it does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.adapters.mlx.layouts import Layout
-from tensorfold.adapters.mlx.weights import Matrix
+from tensorfold.adapters.mlx.states import KeyValues, LayerState
+from tensorfold.adapters.mlx.weights import Matrix, Stack
 from tensorfold.domain.families.ops import Attention
 
 A = TypeVar("A")
 Product = Callable[[A], A]
-Path = tuple[int, ...]
-
-
-class KeyValues(Protocol[A]):
-    """Keys and values of one attention layer in one lane: `length` committed rows, then those of a launch."""
-
-    length: int
-
-    def attend(self, queries: A, keys: A, values: A, layout: Layout) -> A:
-        """Read with `queries` [R, H, D] over the committed rows and the window's own `keys`, `values` [R, G, D].
-
-        The window's rows stay provisional until `keep`. Result [R, H * D].
-        """
-        ...
-
-    def keep(self, path: Path) -> None:
-        """Commit these rows of the window, in this order, and forget the others."""
-        ...
-
-    def discard(self) -> None:
-        """Forget the window."""
-        ...
-
-    def fork(self) -> KeyValues[A]:
-        """An independent copy of the committed rows."""
-        ...
-
-    def export(self) -> tuple[bytes, bytes]:
-        """The committed rows that can still be read, keys and values, each [tokens, G, D] in the rows' dtype."""
-        ...
-
-    def load(self, keys: bytes, values: bytes, length: int) -> None:
-        """Become a layer that absorbed `length` tokens; the inverse of `export`. Raises ValueError on a wrong size."""
-        ...
-
-    def held_bytes(self) -> int:
-        """Bytes of the buffers."""
-        ...
+Grouped = Callable[[A, A], A]
+Step = Callable[[Any, tuple[Any, ...]], tuple[Any, Any]]
+"""A recurrence: (state, one row's inputs) to (state, the row's output), in float32, from names that xp has."""
 
 
 class RowOps(Protocol[A]):
     """Operations on rows of one device; `dtype` is that of rows and state."""
+
+    xp: Any
+    """The array library, numpy or mlx.core. Only names that mean the same in both are used."""
 
     @property
     def dtype(self) -> str:
@@ -72,6 +40,8 @@ class RowOps(Protocol[A]):
         """What else decides a row's bits here, in a few words, for the engine's identity."""
         ...
 
+    # -- weights ---------------------------------------------------------------------------------------------------
+
     def embedding(self, matrix: Matrix) -> Callable[[NDArray[np.int64]], A]:
         """A lookup of rows by id."""
         ...
@@ -80,12 +50,26 @@ class RowOps(Protocol[A]):
         """x times each matrix transposed plus its bias, results side by side."""
         ...
 
+    def grouped(self, stack: Stack) -> Grouped[A]:
+        """Rows [R, 1 or k, K] times the transposed matrices that integers [R, k] name, plus their biases: [R, k, N]."""
+        ...
+
     def constant(self, values: NDArray[np.float32]) -> A:
         """A device array of these values, in the dtype of norms."""
         ...
 
-    def angles(self, values: NDArray[np.float32]) -> A:
-        """A device array of cosines or sines, in float32 whatever the rows' dtype."""
+    def float32(self, values: NDArray[np.float32]) -> A:
+        """A device array of these values, in float32 whatever the rows' dtype."""
+        ...
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def wide(self, rows: A) -> A:
+        """In float32."""
+        ...
+
+    def narrow(self, rows: A) -> A:
+        """In the rows' dtype."""
         ...
 
     def norm(self, rows: A, weight: A | None, eps: float) -> A:
@@ -112,8 +96,16 @@ class RowOps(Protocol[A]):
         """Rotary embedding of [R, H, D] by [R, 1, d / 2]."""
         ...
 
+    def sigmoid(self, rows: A) -> A:
+        """1 / (1 + exp(-x))."""
+        ...
+
     def gated_silu(self, gate: A, up: A) -> A:
         """gate * sigmoid(gate) * up."""
+        ...
+
+    def take(self, rows: A, index: NDArray[np.int64]) -> A:
+        """Entries of the first axis at `index` of any shape."""
         ...
 
     def pick(self, rows: A, index: Sequence[int]) -> A:
@@ -128,11 +120,28 @@ class RowOps(Protocol[A]):
         """Parts one below another."""
         ...
 
+    # -- state -----------------------------------------------------------------------------------------------------
+
     def key_values(self, op: Attention, capacity: int) -> KeyValues[A]:
         """Empty state of an attention layer that will absorb at most `capacity` tokens."""
         ...
 
-    def settle(self, states: Sequence[KeyValues[A]]) -> None:
+    def scan(self, step: Step, inputs: Sequence[A], start: A, parents: Sequence[int]) -> tuple[A, A]:
+        """Run a recurrence over rows of `inputs`, [R, ...] each: outputs [R, ...] and the state after the last row.
+
+        Row r goes on from the state behind row `parents[r]`, or from `start` where that is -1. All is float32.
+        """
+        ...
+
+    def pack(self, rows: A) -> bytes:
+        """An array's bytes, in row order and its own dtype."""
+        ...
+
+    def unpack(self, data: bytes, shape: tuple[int, ...], dtype: str) -> A:
+        """The inverse of `pack`."""
+        ...
+
+    def settle(self, states: Sequence[LayerState[A]]) -> None:
         """Wait until these states are computed."""
         ...
 

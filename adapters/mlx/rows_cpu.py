@@ -8,18 +8,21 @@ Matrices too large to be held in float32 stay as stored and go through MLX.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.adapters.mlx.blocks.key_values_cpu import CpuKeyValues
-from tensorfold.adapters.mlx.rows import KeyValues, Product
+from tensorfold.adapters.mlx.rows import Grouped, Product, Step
 from tensorfold.adapters.mlx.rows_library import LibraryRows
-from tensorfold.adapters.mlx.weights import Codes, Matrix, Values, as_float32
+from tensorfold.adapters.mlx.scans import run_rows
+from tensorfold.adapters.mlx.states import LayerState
+from tensorfold.adapters.mlx.weights import Matrix, Stack, as_float32
 from tensorfold.domain.families.ops import Attention
 from tensorfold.kernels.cpu.attention import BlockedAttention
-from tensorfold.kernels.cpu.elementwise import gated_silu, rms_norm, rotate
+from tensorfold.kernels.cpu.elementwise import gated_silu, rms_norm, rotate, sigmoid
 from tensorfold.kernels.cpu.product import RowProduct
 from tensorfold.kernels.cpu.workers import Workers
 
@@ -29,6 +32,7 @@ Rows = NDArray[np.float32]
 class CpuRows:
     """`RowOps` of a CPU. With `unpack` False every matrix stays as stored."""
 
+    xp: Any = np
     dtype = "float32"
 
     def __init__(self, *, unpack: bool = True) -> None:
@@ -67,19 +71,43 @@ class CpuRows:
         through_mlx = self._library.product(matrices)
         return lambda rows: self._library.host(through_mlx(mx.array(rows)))
 
+    def grouped(self, stack: Stack) -> Grouped[Rows]:
+        """Each pair of row and matrix by itself, always the same product."""
+        if not self._unpack:
+            through_mlx = self._library.grouped(stack)
+            return lambda rows, ids: self._library.host(through_mlx(mx.array(rows), mx.array(ids)))
+        weights, bias = as_float32(stack.stored), stack.bias
+
+        def gathered(rows: Rows, ids: Rows) -> Rows:
+            wide = np.broadcast_to(rows, (*ids.shape, rows.shape[-1]))
+            made = np.empty((*ids.shape, weights.shape[1]), np.float32)
+            for place in np.ndindex(*ids.shape):
+                np.matmul(weights[int(ids[place])], np.ascontiguousarray(wide[place]), out=made[place])
+            return made if bias is None else made + bias[ids]
+
+        return gathered
+
     def _values(self, matrix: Matrix) -> Rows:
         """The matrix in float32; the last one is remembered, since a tied head follows its embedding."""
         if self._unpacked is None or self._unpacked[0] is not matrix:
-            self._unpacked = (matrix, unpacked(matrix))
+            self._unpacked = (matrix, as_float32(matrix.stored))
         return self._unpacked[1]
 
     def constant(self, values: NDArray[np.float32]) -> Rows:
         """As given."""
         return np.ascontiguousarray(values, np.float32)
 
-    def angles(self, values: NDArray[np.float32]) -> Rows:
+    def float32(self, values: NDArray[np.float32]) -> Rows:
         """As given."""
-        return values
+        return np.ascontiguousarray(values, np.float32)
+
+    def wide(self, rows: Rows) -> Rows:
+        """As it is."""
+        return rows
+
+    def narrow(self, rows: Rows) -> Rows:
+        """As it is."""
+        return rows
 
     def norm(self, rows: Rows, weight: Rows | None, eps: float) -> Rows:
         """RMS norm over the last axis."""
@@ -94,8 +122,8 @@ class CpuRows:
         return rows * np.float32(factor)
 
     def columns(self, rows: Rows, start: int, stop: int) -> Rows:
-        """A view of columns."""
-        return rows[:, start:stop]
+        """Columns, contiguous: numpy may take another loop over rows that lie apart."""
+        return np.ascontiguousarray(rows[:, start:stop])
 
     def heads(self, rows: Rows, count: int) -> Rows:
         """A contiguous [R, count, D]."""
@@ -105,9 +133,17 @@ class CpuRows:
         """Rotary embedding."""
         return rotate(heads, cos, sin, interleaved)
 
+    def sigmoid(self, rows: Rows) -> Rows:
+        """1 / (1 + exp(-x))."""
+        return sigmoid(rows)
+
     def gated_silu(self, gate: Rows, up: Rows) -> Rows:
         """gate * sigmoid(gate) * up."""
         return gated_silu(gate, up)
+
+    def take(self, rows: Rows, index: NDArray[np.int64]) -> Rows:
+        """A copy of entries of the first axis."""
+        return rows[index]
 
     def pick(self, rows: Rows, index: Sequence[int]) -> Rows:
         """A copy of some rows."""
@@ -128,7 +164,19 @@ class CpuRows:
             reader = self._readers[op.head_dim] = BlockedAttention(op.head_dim, self._workers)
         return CpuKeyValues(reader, op, capacity)
 
-    def settle(self, states: Sequence[KeyValues[Rows]]) -> None:
+    def scan(self, step: Step, inputs: Sequence[Rows], start: Rows, parents: Sequence[int]) -> tuple[Rows, Rows]:
+        """One row after another."""
+        return run_rows(step, inputs, start, parents, np.stack)
+
+    def pack(self, rows: Rows) -> bytes:
+        """The values' bytes."""
+        return np.ascontiguousarray(rows).tobytes()
+
+    def unpack(self, data: bytes, shape: tuple[int, ...], dtype: str) -> Rows:
+        """The inverse of `pack`."""
+        return np.frombuffer(data, dtype).reshape(shape).copy()
+
+    def settle(self, states: Sequence[LayerState[Rows]]) -> None:
         """Nothing: states are computed as they are written."""
 
     def start(self, rows: Rows) -> None:
@@ -141,20 +189,6 @@ class CpuRows:
     def close(self) -> None:
         """End the threads that share the arithmetic."""
         self._workers.close()
-
-
-def unpacked(matrix: Matrix) -> Rows:
-    """A stored matrix in float32 [N, K]; affine codes as scale * code + bias in float32."""
-    stored = matrix.stored
-    if isinstance(stored, Values):
-        return as_float32(stored)
-    return _decoded(stored)
-
-
-def _decoded(codes: Codes) -> Rows:
-    words, scales, biases = mx.array(codes.words), mx.array(codes.scales), mx.array(codes.biases)
-    values = mx.dequantize(words, scales, biases, group_size=codes.group, bits=codes.bits)
-    return np.array(values, copy=True)
 
 
 def _with_bias(product: RowProduct, matrices: Sequence[Matrix]) -> Product[Rows]:

@@ -7,14 +7,17 @@ which widths they are equal on this device, and one row a round is always right.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.adapters.mlx.blocks.key_values_library import LibraryKeyValues
-from tensorfold.adapters.mlx.rows import KeyValues, Product
-from tensorfold.adapters.mlx.weights import Codes, Matrix, Values
+from tensorfold.adapters.mlx.blocks.key_values_library import LibraryKeyValues, array_bytes, array_of
+from tensorfold.adapters.mlx.rows import Grouped, Product, Step
+from tensorfold.adapters.mlx.scans import run_rows
+from tensorfold.adapters.mlx.states import LayerState
+from tensorfold.adapters.mlx.weights import Codes, Matrix, Stack, Values
 from tensorfold.domain.families.ops import Attention
 
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
@@ -26,6 +29,7 @@ class LibraryRows:
     Dense matrices are held in that dtype too, or, with `as_stored`, in their own, to which rows are then rounded.
     """
 
+    xp: Any = mx
     detail = "mlx rows"
 
     def __init__(self, dtype: str, *, as_stored: bool = False) -> None:
@@ -77,6 +81,39 @@ class LibraryRows:
 
         return affine
 
+    def grouped(self, stack: Stack) -> Grouped[mx.array]:
+        """One gathered MLX product."""
+        stored = stack.stored
+        bias = None if stack.bias is None else mx.array(stack.bias).astype(self._dtype)
+        if isinstance(stored, Values):
+            weight = self._dense(stored).swapaxes(-1, -2)
+            _settle(weight, bias)
+
+            def multiply(rows: mx.array, ids: mx.array) -> mx.array:
+                return mx.gather_mm(rows[..., None, :].astype(weight.dtype), weight, rhs_indices=ids)
+
+        else:
+            words, scales, biases = self._codes(stored)
+            _settle(words, scales, biases, bias)
+
+            def multiply(rows: mx.array, ids: mx.array) -> mx.array:
+                return mx.gather_qmm(
+                    rows[..., None, :],
+                    words,
+                    scales,
+                    biases,
+                    rhs_indices=ids,
+                    transpose=True,
+                    group_size=stored.group,
+                    bits=stored.bits,
+                )
+
+        def gathered(rows: mx.array, ids: mx.array) -> mx.array:
+            made = multiply(rows, ids)[..., 0, :].astype(self._dtype)
+            return made if bias is None else made + bias[ids]
+
+        return gathered
+
     def _dense(self, values: Values) -> mx.array:
         raw = mx.array(values.raw)
         weight = raw.view(mx.bfloat16) if values.dtype == "BF16" else raw
@@ -92,6 +129,20 @@ class LibraryRows:
         made = mx.array(values).astype(self._dtype)
         _settle(made)
         return made
+
+    def float32(self, values: NDArray[np.float32]) -> mx.array:
+        """In float32 whatever the rows' dtype."""
+        made = mx.array(values)
+        _settle(made)
+        return made
+
+    def wide(self, rows: mx.array) -> mx.array:
+        """In float32."""
+        return rows.astype(mx.float32)
+
+    def narrow(self, rows: mx.array) -> mx.array:
+        """In the rows' dtype."""
+        return rows.astype(self._dtype)
 
     def norm(self, rows: mx.array, weight: mx.array | None, eps: float) -> mx.array:
         """RMS norm over the last axis."""
@@ -126,13 +177,17 @@ class LibraryRows:
             turned = [first * cos - second * sin, second * cos + first * sin]
         return mx.concatenate([*turned, wide[..., 2 * half :]], axis=-1).astype(heads.dtype)
 
-    def angles(self, values: NDArray[np.float32]) -> mx.array:
-        """Cosines and sines stay in float32 whatever the rows' dtype."""
-        return mx.array(values)
+    def sigmoid(self, rows: mx.array) -> mx.array:
+        """1 / (1 + exp(-x))."""
+        return mx.sigmoid(rows)
 
     def gated_silu(self, gate: mx.array, up: mx.array) -> mx.array:
         """gate * sigmoid(gate) * up."""
         return gate * mx.sigmoid(gate) * up
+
+    def take(self, rows: mx.array, index: NDArray[np.int64]) -> mx.array:
+        """Entries of the first axis."""
+        return rows[mx.array(index)]
 
     def pick(self, rows: mx.array, index: Sequence[int]) -> mx.array:
         """Some rows."""
@@ -150,9 +205,23 @@ class LibraryRows:
         """Empty state of an attention layer."""
         return LibraryKeyValues(op, capacity, self._dtype)
 
-    def settle(self, states: Sequence[KeyValues[mx.array]]) -> None:
-        """Evaluate the buffers, so that graphs do not grow from chunk to chunk."""
-        mx.eval([buffer for state in states if isinstance(state, LibraryKeyValues) for buffer in state.buffers()])
+    def scan(
+        self, step: Step, inputs: Sequence[mx.array], start: mx.array, parents: Sequence[int]
+    ) -> tuple[mx.array, mx.array]:
+        """One row after another."""
+        return run_rows(step, inputs, start, parents, mx.stack)
+
+    def pack(self, rows: mx.array) -> bytes:
+        """The values' bytes; bfloat16 has no host form, so its bits travel as uint16."""
+        return array_bytes(rows)
+
+    def unpack(self, data: bytes, shape: tuple[int, ...], dtype: str) -> mx.array:
+        """The inverse of `pack`."""
+        return array_of(data, shape, DTYPES[dtype])
+
+    def settle(self, states: Sequence[LayerState[mx.array]]) -> None:
+        """Evaluate the buffers, so that graphs do not grow from slice to slice."""
+        mx.eval([buffer for state in states for buffer in state.buffers()])
 
     def start(self, rows: mx.array) -> None:
         """Queue the rows' graph."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorfold.adapters.mlx.forward import LaneState
 from tensorfold.adapters.mlx.layouts import Layout
-from tensorfold.adapters.mlx.rows import Path
+from tensorfold.adapters.mlx.states import Path
 from tensorfold.application.ports.target_model import Draws, Lane, LaneWindow
 from tensorfold.domain.sampling import draw_rows
 

@@ -41,6 +41,16 @@ def rotate(heads: Rows, cos: Rows, sin: Rows, interleaved: bool) -> Rows:
     return turned
 
 
+def sigmoid(rows: Rows) -> Rows:
+    """1 / (1 + exp(-x)), elementwise."""
+    made = np.negative(np.ascontiguousarray(rows))
+    with np.errstate(over="ignore"):  # exp(-x) past float32 is inf, and 1 / inf the right limit
+        np.exp(made, out=made)
+    made += ONE
+    np.divide(ONE, made, out=made)
+    return made
+
+
 def gated_silu(gate: Rows, up: Rows) -> Rows:
     """gate * sigmoid(gate) * up, elementwise."""
     gate = np.ascontiguousarray(gate)

@@ -6,6 +6,8 @@ With a sliding window whole blocks behind it are dropped, which leaves the cuts 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -140,16 +142,17 @@ class CpuKeyValues:
         twin._window, twin._written = None, 0
         return twin
 
-    def export(self) -> tuple[bytes, bytes]:
-        """Committed rows within the window, each [tokens, G, D]."""
+    def export(self) -> tuple[bytes, ...]:
+        """Keys and values of the committed rows within the window, each [tokens, G, D]."""
         held = self._held(self.length)
         at = self.length - self._first
         rows = (buffer[:, at - held : at].transpose(1, 0, 2) for buffer in (self._keys, self._values))
         keys, values = (np.ascontiguousarray(part).tobytes() for part in rows)
         return keys, values
 
-    def load(self, keys: bytes, values: bytes, length: int) -> None:
+    def load(self, parts: Sequence[bytes], length: int) -> None:
         """Become a layer that absorbed `length` tokens. Raises ValueError on a wrong size."""
+        keys, values = parts
         held = self._held(length)
         shape = (held, self._op.kv_heads, self._op.head_dim)
         size = 4 * held * self._op.kv_heads * self._op.head_dim
@@ -172,6 +175,10 @@ class CpuKeyValues:
     def held_bytes(self) -> int:
         """Bytes of both buffers."""
         return self._keys.nbytes + self._values.nbytes
+
+    def buffers(self) -> list[Rows]:
+        """Nothing is computed late here."""
+        return []
 
 
 def _blocks(tokens: int) -> int:

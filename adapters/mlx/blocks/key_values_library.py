@@ -6,6 +6,8 @@ off before it can be read. Rows of a tree read their own branch as if it were co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 import numpy as np
 
@@ -109,15 +111,16 @@ class LibraryKeyValues:
         twin._keys, twin._values = self._keys, self._values
         return twin
 
-    def export(self) -> tuple[bytes, bytes]:
-        """Committed rows within the window, each [tokens, G, D]."""
+    def export(self) -> tuple[bytes, ...]:
+        """Keys and values of the committed rows within the window, each [tokens, G, D]."""
         held = self._held(self.length)
         at = self.length - self._first
-        keys, values = (_bytes(buffer[:, at - held : at].swapaxes(0, 1)) for buffer in (self._keys, self._values))
+        keys, values = (array_bytes(buffer[:, at - held : at].swapaxes(0, 1)) for buffer in (self._keys, self._values))
         return keys, values
 
-    def load(self, keys: bytes, values: bytes, length: int) -> None:
+    def load(self, parts: Sequence[bytes], length: int) -> None:
         """Become a layer that absorbed `length` tokens. Raises ValueError on a wrong size."""
+        keys, values = parts
         held = self._held(length)
         size = held * self._op.kv_heads * self._op.head_dim * _ITEM[self._dtype]
         if len(keys) != size or len(values) != size:
@@ -125,7 +128,7 @@ class LibraryKeyValues:
         shape = (held, self._op.kv_heads, self._op.head_dim)
         self._first = self.length = length - held
         self._keys, self._values = self._keys[:, :0], self._values[:, :0]
-        self._write(_array(keys, shape, self._dtype), _array(values, shape, self._dtype))
+        self._write(array_of(keys, shape, self._dtype), array_of(values, shape, self._dtype))
         self.length, self._written = length, False
 
     def _held(self, length: int) -> int:
@@ -133,20 +136,21 @@ class LibraryKeyValues:
 
     def held_bytes(self) -> int:
         """Bytes of both buffers."""
-        return self._keys.nbytes + self._values.nbytes
+        return int(self._keys.nbytes + self._values.nbytes)
 
     def buffers(self) -> list[mx.array]:
         """What a prefill must evaluate, so that graphs do not grow."""
         return [self._keys, self._values]
 
 
-def _bytes(rows: mx.array) -> bytes:
+def array_bytes(rows: mx.array) -> bytes:
     """The values' bytes in row order; bfloat16 has no host form, so its bits travel as uint16."""
     plain = mx.contiguous(rows)
     return np.array(plain.view(mx.uint16) if rows.dtype == mx.bfloat16 else plain).tobytes()
 
 
-def _array(data: bytes, shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
+def array_of(data: bytes, shape: tuple[int, ...], dtype: mx.Dtype) -> mx.array:
+    """The inverse of `array_bytes`."""
     if dtype == mx.bfloat16:
         return mx.array(np.frombuffer(data, np.uint16).reshape(shape)).view(mx.bfloat16)
     return mx.array(np.frombuffer(data, np.float32 if dtype == mx.float32 else np.float16).reshape(shape))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from tensorfold.adapters.mlx.rows import RowOps
-from tensorfold.adapters.mlx.weights import WeightReader
+from tensorfold.adapters.mlx.assembly import Assembly
 
 A = TypeVar("A")
 
@@ -13,11 +12,20 @@ A = TypeVar("A")
 class LinearBlock(Generic[A]):
     """Rows [R, K] to [R, sum of outputs] through the matrices at `paths`, which share their input."""
 
-    def __init__(self, ops: RowOps[A], paths: tuple[str, ...], weights: WeightReader) -> None:
-        matrices = [weights.matrix(path) for path in paths]
-        self._product = ops.product(matrices)
+    def __init__(self, assembly: Assembly[A], paths: tuple[str, ...]) -> None:
+        matrices = [assembly.weights.matrix(path) for path in paths]
+        self._ops = assembly.ops
+        self._product = self._ops.product(matrices)
         self.outputs = tuple(matrix.shape[0] for matrix in matrices)
 
     def __call__(self, rows: A) -> A:
         """Products with the matrices in order, biases added."""
         return self._product(rows)
+
+    def split(self, rows: A) -> list[A]:
+        """The same, each matrix's result for itself."""
+        made, parts, at = self._product(rows), [], 0
+        for outputs in self.outputs:
+            parts.append(self._ops.columns(made, at, at + outputs))
+            at += outputs
+        return parts

@@ -33,4 +33,4 @@ class RopeBlock(Generic[A]):
         angles = context.positions[:, None, None] * self._frequencies
         factor = self._plan.attention_factor
         cos, sin = (factor * np.cos(angles)).astype(np.float32), (factor * np.sin(angles)).astype(np.float32)
-        return self._ops.angles(cos), self._ops.angles(sin)
+        return self._ops.float32(cos), self._ops.float32(sin)

@@ -87,7 +87,7 @@ def slices_drift(rows: int = 64) -> Iterator[None]:
         block = self.decoder.sublayers[0]
         sound = block.op
         if 0 < step <= rows:
-            block.op = lambda x, context: one_ulp_up(sound(x, context))
+            block.op = lambda x, context, residual: one_ulp_up(sound(x, context, residual))
         try:
             absorb(self, lane, ids, step)
         finally:
@@ -111,7 +111,7 @@ def _plant(forward: Forward[Any], drifts: Callable[[Parts], bool]) -> None:
 
     def planted(parts: Parts, drawn: Sequence[int]) -> Any:
         if drifts(parts):
-            block.op = lambda rows, context: one_ulp_up(sound(rows, context))
+            block.op = lambda rows, context, residual: one_ulp_up(sound(rows, context, residual))
         try:
             return launch(parts, drawn)
         finally:

@@ -71,14 +71,14 @@ def test_an_exported_layer_loads_into_an_equal_one(name: str, plan: Attention) -
             feed(ops, state, 13, seed)
         keys, values = state.export()
         other: Any = ops.key_values(plan, 512)
-        other.load(keys, values, state.length)
+        other.load((keys, values), state.length)
         assert other.export() == (keys, values) and other.length == state.length
         for seed in range(40, 46):
             feed(ops, state, 16, seed, kept=11)
             feed(ops, other, 16, seed, kept=11)
             assert state.export() == other.export()
         with pytest.raises(ValueError, match="bytes"):
-            ops.key_values(plan, 512).load(keys + b"\0\0", values, state.length)
+            ops.key_values(plan, 512).load((keys + b"\0\0", values), state.length)
 
 
 @pytest.mark.parametrize("name", sorted(ARITHMETICS))

@@ -80,8 +80,8 @@ def test_a_pass_that_raises_leaves_every_lane_where_it_stood(small: MlxModel[Any
     block = small.forward.decoder.sublayers[2]
     sound = block.op
 
-    def broken(x: Any, context: Any) -> Any:
-        sound(x, context)
+    def broken(rows: Any, context: Any, residual: Any) -> Any:
+        sound(rows, context, residual)
         raise RuntimeError("planted")
 
     batch = RoundBatch(

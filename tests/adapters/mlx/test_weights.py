@@ -13,7 +13,6 @@ from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.adapters.mlx import loader
 from tensorfold.adapters.mlx.loader import Loading
 from tensorfold.adapters.mlx.rows import RowOps
-from tensorfold.adapters.mlx.rows_cpu import unpacked
 from tensorfold.adapters.mlx.runtime import Runtime, current
 from tensorfold.adapters.mlx.weights import Codes, Values, WeightReader, as_float32, read_tensor
 from tensorfold.application.loading import describe
@@ -55,7 +54,7 @@ def test_affine_codes_unpack_to_scale_times_code_plus_bias(bits: int, dtype: str
     scales, biases = as_values(tensors[f"{MODULE}.scales"]), as_values(tensors[f"{MODULE}.biases"])
     assert isinstance(matrix.stored, Codes) and (matrix.stored.bits, matrix.stored.group) == (bits, 32)
     expected = dequantize(words, scales, biases, bits, 32)
-    assert np.abs(unpacked(matrix) - expected).max() <= 1e-6 * np.abs(expected).max()
+    assert np.abs(as_float32(matrix.stored) - expected).max() <= 1e-6 * np.abs(expected).max()
 
 
 def test_a_file_that_shrank_or_went_is_refused_by_name(tmp_path: Path) -> None:
