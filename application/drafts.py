@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tensorfold.application.counters import Counters
 from tensorfold.application.faults import named
 from tensorfold.application.live import Live
-from tensorfold.application.ports.target_model import Chain, Lattice, Path, ProposeSpec, TargetModel, Ticket
+from tensorfold.application.ports.target_model import Chain, Lattice, ProposeSpec, TargetModel
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.allocation import RowRequest, allocate
 from tensorfold.domain.drafting.arbitration import arbitrate, merge
@@ -41,6 +41,7 @@ class Drafting:
     ) -> None:
         self._model = model
         self._limits = model.limits
+        self._head = model.limits.head
         self._head_ms = model.costs.head_ms
         self._settings = settings
         self._curve = curve
@@ -66,7 +67,8 @@ class Drafting:
 
     def plan(self, served: Sequence[Live]) -> list[Planned]:
         """A window for each stream and the source its drafts came from."""
-        proposals = [self._propose(live) for live in served]
+        heads = self._ask_heads(served)
+        proposals = [self._propose(live, head) for live, head in zip(served, heads, strict=True)]
         if any(proposals):
             try:
                 granted = self._grant(served, proposals)
@@ -114,10 +116,10 @@ class Drafting:
 
     # -- proposing -----------------------------------------------------------------------------------------------
 
-    def _propose(self, live: Live) -> Proposal | None:
-        """The stream's best proposal, cut to what can be verified now."""
+    def _propose(self, live: Live, head: Proposal | None) -> Proposal | None:
+        """The stream's best proposal, `head` among them, cut to what can be verified now."""
         stream = live.stream
-        if not live.sources and live.head is None:
+        if not live.sources and head is None:
             return None
         limit = min(stream.room, self._widest) - 1 - len(stream.forced)
         if limit <= 0 or self._past_draft_context(stream, limit):
@@ -132,7 +134,6 @@ class Drafting:
                     offers.append(offer)
             except Exception as fault:
                 self._blame(source.name, fault)
-        head, live.head = live.head, None
         if head is not None and (usable := self._sound(head, stream, limit)) is not None:
             offers.append(usable)
         return self._choose(offers, stream, limit) if len(offers) > 1 else next(iter(offers), None)
@@ -160,6 +161,34 @@ class Drafting:
             raise TypeError("a draft is not an int")
         return sound(offer, self._limits.vocabulary, min(limit, width - 1 - len(stream.forced)))
 
+    def _ask_heads(self, served: Sequence[Live]) -> list[Proposal | None]:
+        """What the model's own head drafts for each stream, from everything its lane has absorbed."""
+        depths = [self._head_depth(live) for live in served]
+        offers: list[Proposal | None] = [None] * len(served)
+        asked = [index for index, depth in enumerate(depths) if depth > 0]
+        if not asked:
+            return offers
+        try:
+            specs = [
+                ProposeSpec(live.lane, live.stream.pending, depth, live.stream.sampling)
+                for live, depth in zip(served, depths, strict=True)
+                if depth > 0
+            ]
+            for index, offer in zip(asked, self._model.propose(specs), strict=True):
+                offers[index] = _head_proposal(offer)
+        except Exception as fault:
+            self._blame(_HEAD, fault)
+        return offers
+
+    def _head_depth(self, live: Live) -> int:
+        stream = live.stream
+        if self._head is None or not self._settings.drafts or not stream.drafts or stream.forced:
+            return 0
+        if live.depth is None:
+            live.depth = DepthPolicy(self._head.most, curve=self._curve, head_ms=self._head_ms)
+        most = min(self._head.drafts, self._limits.chain_width - 1, stream.room - 1)
+        return live.depth.choose(most) if most > 0 else 0
+
     # -- after the round -----------------------------------------------------------------------------------------
 
     def observe(self, live: Live, source: str | None, drafted: int, committed: Committed) -> None:
@@ -171,30 +200,6 @@ class Drafting:
                 self._blame(each.name, fault)
         if source == _HEAD and live.depth is not None:
             live.depth.observe(drafted, committed.drafts_kept)
-
-    def ask_heads(self, ticket: Ticket, turns: Sequence[tuple[Live, Committed | None]], paths: Sequence[Path]) -> None:
-        """Let the model's own head draft the next round from the kept rows of this one."""
-        if not self._head_ms or not self._settings.drafts:
-            return
-        depth = tuple(self._head_depth(live, committed) for live, committed in turns)
-        if not any(depth):
-            return
-        try:
-            spec = ProposeSpec(depth, tuple(live.stream.sampling for live, _ in turns))
-            offers = self._model.propose(ticket, paths, spec)
-            for (live, _), offer in zip(turns, offers, strict=True):
-                live.head = _head_proposal(offer)
-        except Exception as fault:
-            self._blame(_HEAD, fault)
-
-    def _head_depth(self, live: Live, committed: Committed | None) -> int:
-        stream = live.stream
-        if committed is None or committed.finish is not None or not stream.drafts or stream.forced:
-            return 0
-        if live.depth is None:
-            live.depth = DepthPolicy(len(self._head_ms), curve=self._curve, head_ms=self._head_ms)
-        most = min(len(self._head_ms), self._limits.chain_width - 1, stream.room - 1)
-        return live.depth.choose(most) if most > 0 else 0
 
     def _blame(self, name: str, fault: Exception) -> None:
         self._counters.proposer_faults += 1

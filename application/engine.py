@@ -141,8 +141,6 @@ class Engine:
             for turn in group:
                 if turn.committed is not None and turn.committed.finish is None:
                     self._rebuild_or_end(turn)
-        else:
-            self._drafting.ask_heads(ticket, [(t.live, t.committed) for t in group], paths)
         self._remember(group)
 
     def _launch(self, group: list[_Turn]) -> tuple[Ticket, Draws]:
@@ -219,7 +217,7 @@ class Engine:
             if drafted and turn.source is not None:
                 live.count(turn.source, drafted, committed.drafts_kept)
                 self.counters.count_drafts(turn.source, drafted, committed.drafts_kept)
-            if live.sources:
+            if live.sources or live.depth is not None:
                 self._drafting.observe(live, turn.source if drafted else None, drafted, committed)
 
     def _rebuild_or_end(self, turn: _Turn) -> None:

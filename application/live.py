@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorfold.application.ports.target_model import Lane, Span
 from tensorfold.domain.drafting.depth import DepthPolicy
-from tensorfold.domain.drafting.sources import DraftSource, Proposal
+from tensorfold.domain.drafting.sources import DraftSource
 from tensorfold.domain.streams import Stream
 
 
@@ -24,7 +24,6 @@ class Live:
         "depth",
         "drafts",
         "filled",
-        "head",
         "ids",
         "index",
         "lane",
@@ -46,7 +45,6 @@ class Live:
         self.ids: NDArray[np.int64] = np.asarray(stream.prompt, dtype=np.int64)
         self.filled = 0
         self.rounds = 0
-        self.head: Proposal | None = None
         self.depth: DepthPolicy | None = None
         self.drafts: dict[str, list[int]] = {}
 

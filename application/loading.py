@@ -12,7 +12,7 @@ from typing import Any
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
-from tensorfold.application.ports.backend import Backend
+from tensorfold.application.ports.backend import Backend, DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.tokenizer import Tokenizer
@@ -98,6 +98,7 @@ def load_engine(
     sources: Sequence[DraftSourceFactory],
     on_progress: Callable[[str], None],
     log: Callable[[str], None],
+    drafter: DrafterCheckpoint | None = None,
 ) -> tuple[Engine, StreamFactory]:
     """Load the weights and stand the engine on them; called on the engine's own thread."""
     model = backend.load(
@@ -108,6 +109,8 @@ def load_engine(
         context=described.context,
         max_streams=settings.parallel,
         on_progress=on_progress,
+        drafts=settings.heads,
+        drafter=drafter,
     )
     engine = Engine(model, settings, clock, sources=sources, counters=counters, log=log)
     factory = StreamFactory(

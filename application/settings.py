@@ -19,13 +19,32 @@ class SamplingDefaults:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftSettings:
+    """What may draft besides copies: a model's own head, or a draft model. None is the family's published default.
+
+    `drafter` is `auto` (the family's listed one where it is on this machine), `none`, a folder or a repository;
+    `drafter_bits` the width its matrices are quantized to as they are loaded, 0 for as they are. `mtp_drafts` bounds
+    what a model's own head drafts in a round (0: it is not loaded); `mtp_confidence` is the least probability that a
+    head must give a draft behind its first.
+    """
+
+    drafter: str = "auto"
+    drafter_bits: int = 4
+    mtp_drafts: int | None = None
+    mtp_confidence: float | None = None
+
+
+PUBLISHED = DraftSettings()
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSettings:
     """How rounds are run.
 
-    `parallel` bounds the streams that hold lanes, `queue` those that wait. `drafts` False makes every request serial.
-    `force_windows` verifies whatever is proposed, whatever it costs: for proofs only. `decode_share` is the part of a
-    prompt slice's time that running replies get before the next slice. `stall_factor` and `stall_grace_s` turn a
-    measured cost into the time after which a call in flight counts as stuck.
+    `parallel` bounds the streams that hold lanes, `queue` those that wait. `drafts` False makes every request serial;
+    `heads` is how draft heads are used. `force_windows` verifies whatever is proposed, whatever it costs: for proofs
+    only. `decode_share` is the part of a prompt slice's time that running replies get before the next slice.
+    `stall_factor` and `stall_grace_s` turn a measured cost into the time after which a call in flight counts as stuck.
     """
 
     parallel: int = 8
@@ -37,6 +56,7 @@ class EngineSettings:
     prefill_chunk: int = 2048
     stall_factor: float = 4.0
     stall_grace_s: float = 3.0
+    heads: DraftSettings = PUBLISHED
 
 
 @dataclass(frozen=True, slots=True)

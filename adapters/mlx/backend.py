@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tensorfold.adapters.mlx.runtime import current, missing
+from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.target_model import TargetModel
+from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan
 
@@ -37,8 +39,10 @@ class MlxBackend:
         context: int,
         max_streams: int,
         on_progress: Callable[[str], None],
+        drafts: DraftSettings = PUBLISHED,
+        drafter: DrafterCheckpoint | None = None,
     ) -> TargetModel:
-        """Read the weights, check rows and measure costs. Raises RefusedError."""
+        """Read the weights, check rows and measure costs; no head is built yet. Raises RefusedError."""
         sentence = missing()
         if sentence is not None:
             raise RefusedError(sentence)

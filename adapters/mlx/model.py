@@ -194,9 +194,9 @@ class MlxModel(Generic[A]):
                 window.state.discard()
                 del self._busy[window.lane]
 
-    def propose(self, ticket: Ticket, paths: Sequence[Path], spec: ProposeSpec) -> Sequence[Chain | Lattice | None]:
-        """None for each window: models of this backend have no head of their own yet."""
-        return [None] * len(paths)
+    def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
+        """None for each lane: models of this backend have no head of their own yet."""
+        return [None] * len(specs)
 
     # -- images --------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,29 @@
-"""A backend: what turns a described checkpoint into a running model."""
+"""A backend: what turns a described checkpoint, and a drafter's beside it, into a running model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from tensorfold.application.ports.checkpoints import CheckpointFacts
 from tensorfold.application.ports.target_model import TargetModel
+from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
-from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterCheckpoint:
+    """A draft model whose files are sound and fit its target: no weight of it has been read.
+
+    `name` is the repository or folder that it came from.
+    """
+
+    name: str
+    plan: DFlashDrafter
+    bound: Mapping[str, Bound]
+    facts: CheckpointFacts
 
 
 class Backend(Protocol):
@@ -33,6 +48,12 @@ class Backend(Protocol):
         context: int,
         max_streams: int,
         on_progress: Callable[[str], None],
+        drafts: DraftSettings = PUBLISHED,
+        drafter: DrafterCheckpoint | None = None,
     ) -> TargetModel:
-        """Read the weights, check rows and measure costs. Raises RefusedError."""
+        """Read the weights, check rows and measure costs. Raises RefusedError.
+
+        Of `drafts` a backend needs `drafter_bits`, and `mtp_drafts` where it is 0: a head that drafts nothing is not
+        loaded. Where there is both a `drafter` and a head of the model's own, the drafter drafts.
+        """
         ...

@@ -20,6 +20,25 @@ from tensorfold.domain.windows import Window
 Lane = int
 Resume = Literal["chunk", "prompt_end"]
 Path = tuple[int, ...]
+HeadKind = Literal["chain", "lattice"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLimits:
+    """The draft head loaded with the model: its own, or a drafter with a checkpoint of its own.
+
+    A head of `kind` "chain" drafts token after token and answers with a Chain; one of kind "lattice" drafts a block in
+    one pass and answers with a Lattice. `most` drafts may be asked of one call; `drafts` and `min_confidence` are what
+    its family publishes as defaults. With `whole_run` a confidence below the least ends a chain when the product of
+    all its confidences falls below, otherwise when a draft's own does. `title` names it in the startup report.
+    """
+
+    kind: HeadKind
+    most: int
+    drafts: int
+    min_confidence: float = 0.0
+    whole_run: bool = False
+    title: str = "the model's own head"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +49,8 @@ class ModelLimits:
     1 means no drafts. `batch_rows` bounds the rows of one launch over all streams. `shares_rounds` tells whether rows
     of several lanes in one launch keep their bits. `prefill_slice` is the number of rows into which a planned chunk may
     be cut without changing bits; 0 when a chunk must run whole. `draft_context` caps the positions at which drafts are
-    allowed (0: no cap). `notes` are one-line sentences for the startup report on everything that was narrowed.
+    allowed (0: no cap). `notes` are one-line sentences for the startup report on everything that was narrowed. `head`
+    is None where nothing but copies can draft.
     """
 
     vocabulary: int
@@ -45,13 +65,15 @@ class ModelLimits:
     sampler_rule: str
     draft_context: int = 0
     notes: tuple[str, ...] = ()
+    head: HeadLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCosts:
     """Measured times. `rows_ms` holds (rows, ms of one launch to its draws), ascending; at least one entry.
 
-    `prefill_row_ms` is the time of one absorbed prompt row; `head_ms` the time of a draft head by depth (empty: none).
+    `prefill_row_ms` is the time of one absorbed prompt row; `head_ms[d - 1]` the time in which the draft head makes d
+    drafts (empty: not measured, or no head).
     """
 
     rows_ms: tuple[tuple[int, float], ...]
@@ -120,16 +142,24 @@ class Draws:
 
 @dataclass(frozen=True, slots=True)
 class ProposeSpec:
-    """What a head should propose: `depth[w]` drafts for window w (0: none), with the stream's own sampling settings."""
+    """What one lane's head should draft: at most `depth` >= 1 tokens behind `pending`.
 
-    depth: tuple[int, ...]
-    sampling: tuple[Sampling, ...]
+    `pending` is the token that follows everything the lane has absorbed; where the lane has absorbed n tokens it stands
+    at position n, and draft d (from 1) at n + d. A head draws with the stream's own `sampling`, with the noise of each
+    draft's position, so that it drafts what the target will draw where the two agree. A chain may end before a draft
+    whose confidence is below `min_confidence`, as `HeadLimits.whole_run` says; its first draft is always made.
+    """
+
+    lane: Lane
+    pending: int
+    depth: int
+    sampling: Sampling
     min_confidence: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Drafts one after another, with the head's own probability of each."""
+    """Drafts one after another, with the head's own probability of each when those before it are right."""
 
     tokens: tuple[int, ...]
     confidence: tuple[float, ...]
@@ -137,7 +167,13 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Candidates by depth: `ids[d]` and `scores[d]` of shape [k], `pair[d]` of shape [k_previous, k] added to them."""
+    """Candidates of the positions behind the pending token, depth after depth.
+
+    `ids[d]` are the k distinct target ids that depth d (from 0) may hold and `scores[d]` [k] their logits there; k may
+    differ by depth. `pair[d]` [k of the depth before, k] is added to a candidate's logit when it follows a candidate
+    of the depth before; `pair[0]` is [1, k], from the pending token. No score is scaled by a temperature and none
+    holds noise.
+    """
 
     ids: tuple[NDArray[np.int64], ...]
     scores: tuple[NDArray[np.float64], ...]
@@ -172,6 +208,11 @@ class TargetModel(Protocol):
     Committed state changes only in `prefill` and `keep`: after a `launch` or `collect` that raised, and after
     `discard`, every lane stands where it stood before the launch. After a `keep` that raised, the lanes of that ticket
     are in an unknown state and the engine closes them.
+
+    A draft head's state belongs to its lane: `prefill` and `keep` absorb into it every row that they absorb into the
+    lane, with the token that followed that row (the last row's once it is known: the next call brings it), whoever
+    drafted and whether or not `propose` is called; `fork`, `export` and `restore` carry it. A head that cannot absorb
+    raises nothing there: its lane answers None from then on.
     """
 
     @property
@@ -225,8 +266,13 @@ class TargetModel(Protocol):
         """Forget a launch as if it had not been made."""
         ...
 
-    def propose(self, ticket: Ticket, paths: Sequence[Path], spec: ProposeSpec) -> Sequence[Chain | Lattice | None]:
-        """Drafts of the model's own head from the kept rows of a ticket; None where it has none."""
+    def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
+        """Drafts of the head for several lanes, each named once and without a launch in flight; None: nothing to say.
+
+        May be called after a `prefill`, a `keep`, a `fork` or a `restore`, or not at all. It changes no state: asked
+        twice it answers twice the same, and what it chained is forgotten before anything is absorbed. A call that
+        raises costs the drafts of its lanes.
+        """
         ...
 
     def export(self, lane: Lane) -> LaneImage:

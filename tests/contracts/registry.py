@@ -12,7 +12,7 @@ from tests.contracts.candidates import Candidate
 from tests.contracts.target_model.rows import ModelSubject
 from tests.fakes.faulty_model import FaultyModel
 from tests.fakes.hash_faults import GraphModel
-from tests.fakes.hash_head import HashHead
+from tests.fakes.hash_head import HashDrafter, HashHead
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.paced_model import PacedModel
@@ -50,6 +50,7 @@ TARGET_MODELS: tuple[Candidate[ModelSubject], ...] = (
     _hash("hash_serial", HashModel(HashLaw(vocabulary=96), chain_width=1, tree_width=1, prefill_slice=0)),
     _hash("hash_alone", HashModel(chain_width=4, tree_width=1, shares_rounds=False, prefill_slice=5)),
     _hash("hash_head", HashModel(head=HashHead(), batch_rows=40)),
+    _hash("hash_drafter", HashModel(head=HashDrafter(), batch_rows=40)),
     _hash("graph", GraphModel(HashLaw(vocabulary=128), batch_rows=24, chain_width=8, tree_width=8)),
     _hash("faulty_without_faults", FaultyModel(HashModel(chain_width=3, tree_width=4))),
     _hash("paced", PacedModel(HashModel(chain_width=2, tree_width=6), sleep=lambda seconds: None)),

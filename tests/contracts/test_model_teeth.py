@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.candidates import checks_of, names
-from tests.contracts.target_model import image_checks, lane_checks, mask_checks, misuse_checks, row_checks, shape_checks
+from tests.contracts.target_model import (
+    head_checks,
+    image_checks,
+    lane_checks,
+    mask_checks,
+    misuse_checks,
+    row_checks,
+    shape_checks,
+)
 from tests.contracts.target_model.liars import LIARS, Check, Liar
 from tests.contracts.target_model.rows import ModelSubject
 
@@ -18,7 +26,7 @@ def test_a_broken_promise_is_noticed(liar: Liar, check: Check) -> None:
         check(ModelSubject(liar.make(), strict=True))
 
 
-CHECKS = checks_of(lane_checks, row_checks, mask_checks, image_checks, misuse_checks, shape_checks)
+CHECKS = checks_of(lane_checks, row_checks, head_checks, mask_checks, image_checks, misuse_checks, shape_checks)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=names(CHECKS))

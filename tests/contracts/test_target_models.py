@@ -9,10 +9,18 @@ import pytest
 
 from tests.contracts.candidates import Candidate, checks_of, names
 from tests.contracts.registry import TARGET_MODELS
-from tests.contracts.target_model import image_checks, lane_checks, mask_checks, misuse_checks, row_checks, shape_checks
+from tests.contracts.target_model import (
+    head_checks,
+    image_checks,
+    lane_checks,
+    mask_checks,
+    misuse_checks,
+    row_checks,
+    shape_checks,
+)
 from tests.contracts.target_model.rows import ModelSubject
 
-PROMISES = checks_of(lane_checks, row_checks)
+PROMISES = checks_of(lane_checks, row_checks, head_checks)
 MASKS = checks_of(mask_checks)
 IMAGES = checks_of(image_checks)
 MISUSE = checks_of(misuse_checks)

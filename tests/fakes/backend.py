@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.target_model import TargetModel
+from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan
 
@@ -20,6 +22,7 @@ class FakeBackend:
         self._name = name
         self.absent = absent
         self.loaded: list[str] = []
+        self.drafts: list[tuple[DraftSettings, DrafterCheckpoint | None]] = []
 
     @property
     def name(self) -> str:
@@ -40,10 +43,13 @@ class FakeBackend:
         context: int,
         max_streams: int,
         on_progress: Callable[[str], None],
+        drafts: DraftSettings = PUBLISHED,
+        drafter: DrafterCheckpoint | None = None,
     ) -> TargetModel:
         """The model that `make` builds; no weight is read."""
         if self.absent is not None:
             raise RefusedError(self.absent)
         on_progress(f"loading {name}")
         self.loaded.append(name)
+        self.drafts.append((drafts, drafter))
         return self._make(context, max_streams)

@@ -181,13 +181,13 @@ class FaultyModel(WrappedModel):
         self.inner.discard(ticket)
         self._strike_after("discard", lanes)
 
-    def propose(self, ticket: Ticket, paths: Sequence[Path], spec: ProposeSpec) -> Sequence[Chain | Lattice | None]:
+    def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
         """As the port says, or as planted."""
-        lanes = self._tickets.get(ticket.id, ())
+        lanes = tuple(spec.lane for spec in specs)
         self._strike("propose", lanes)
-        chains = self.inner.propose(ticket, paths, spec)
+        offers = self.inner.propose(specs)
         self._strike_after("propose", lanes)
-        return chains
+        return offers
 
     def export(self, lane: Lane) -> LaneImage:
         """As the port says, or as planted."""

@@ -35,7 +35,7 @@ from tensorfold.application.ports.target_model import (
     Ticket,
 )
 from tensorfold.domain.sampling import RULE, draw_rows
-from tests.fakes.hash_head import HashHead
+from tests.fakes.hash_head import AnyHead
 from tests.fakes.hash_lanes import HashLane, KeepRecord, LaneTrail, image_of, lane_from
 from tests.fakes.hash_launch import DrawnRows, HashLaunch, PlannedWindow, plan_window, ticket_ids
 from tests.fakes.hash_law import HashLaw, absorb_all
@@ -63,8 +63,8 @@ class HashModel:
     """A `TargetModel` over a `HashLaw`.
 
     `stop_ids` are only kept for tests to read. `context` bounds a lane's capacity, `max_lanes` the lanes open at once.
-    `head` proposes chains. With `audit` every keep is recorded and `trail(lane)` tells what a lane absorbed, closed
-    lanes included. With `one_thread` the first call that touches a lane binds the model to its thread.
+    `head` proposes chains or a lattice. With `audit` every keep is recorded and `trail(lane)` tells what a lane
+    absorbed, closed lanes included. With `one_thread` the first call that touches a lane binds the model to its thread.
     `host_seconds` is the time spent inside this model's own calls; `misuses` says what was wrong with each call that
     broke the port's rules, for tests of engines that recover from any error.
     """
@@ -85,7 +85,7 @@ class HashModel:
         prefill_slice: int = 1,
         draft_context: int = 0,
         costs: ModelCosts = DEFAULT_COSTS,
-        head: HashHead | None = None,
+        head: AnyHead | None = None,
         audit: bool = False,
         one_thread: bool = True,
     ) -> None:
@@ -99,7 +99,7 @@ class HashModel:
         self.rows = 0
         self._limits = ModelLimits(
             self.law.vocabulary, context, chain_width, tree_width, max_streams, batch_rows, shares_rounds, resume,
-            prefill_slice, RULE, draft_context,
+            prefill_slice, RULE, draft_context, head=None if head is None else head.limits,
         )  # fmt: skip
         self._costs = costs
         self._max_lanes = max_lanes
@@ -279,28 +279,25 @@ class HashModel:
                 lane.provisional = None
 
     @_noting
-    def propose(self, ticket: Ticket, paths: Sequence[Path], spec: ProposeSpec) -> Sequence[Chain | Lattice | None]:
-        """Chains of the head from the kept rows; None for each window without a head."""
+    def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
+        """What the head drafts from each lane's committed state; None for each lane without a head or a past."""
         began = perf_counter()
         self._enter()
-        if self.head is None:
-            return [None] * len(paths)
-        launch = self._launch_of(ticket)
-        if launch.draws is None or launch.paths != tuple(tuple(path) for path in paths):
-            raise MisuseError(f"ticket {ticket.id} proposes from other rows than those kept")
-        if not len(spec.depth) == len(spec.sampling) == len(paths):
-            raise MisuseError(f"{len(paths)} windows, {len(spec.depth)} depths and {len(spec.sampling)} settings")
-        chains: list[Chain | None] = []
-        for window, path, draws, depth, sampling in zip(
-            launch.windows, paths, launch.draws, spec.depth, spec.sampling, strict=True
-        ):
-            if depth <= 0 or not path or window.lane not in self._lanes or draws[path[-1]] < 0:
-                chains.append(None)
-                continue
-            state, position = window.states[path[-1]], window.positions[path[-1]]
-            chains.append(self.head.propose(self.law, state, draws[path[-1]], position, depth, sampling))
+        if len({spec.lane for spec in specs}) != len(specs):
+            raise MisuseError("a lane stands twice in one proposal")
+        offers = [self._offer(spec) for spec in specs]
         self.host_seconds += perf_counter() - began
-        return chains
+        return offers
+
+    def _offer(self, spec: ProposeSpec) -> Chain | Lattice | None:
+        lane = self._settled(spec.lane, "propose")
+        if not 0 <= spec.pending < self.law.vocabulary:
+            raise MisuseError(f"the pending id {spec.pending} is outside 0..{self.law.vocabulary - 1}")
+        if spec.depth < 1:
+            raise MisuseError(f"a head was asked for {spec.depth} drafts")
+        if self.head is None or lane.length == 0:
+            return None
+        return self.head.propose(self.law, lane.state, spec.pending, lane.length, spec.depth, spec.sampling)
 
     # Images
 

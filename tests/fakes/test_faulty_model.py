@@ -37,7 +37,7 @@ def _round(model: FaultyModel, *lanes: tuple[int, int]) -> Ticket:
     ticket = _launch(model, *lanes)
     model.collect(ticket)
     model.keep(ticket, [(0,)] * len(lanes))
-    model.propose(ticket, [(0,)] * len(lanes), ProposeSpec((1,) * len(lanes), (Sampling(),) * len(lanes)))
+    model.propose([ProposeSpec(lane, 1, 1, Sampling()) for lane, _ in lanes])
     return ticket
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tensorfold.application.ports.target_model import (
     CapacityError,
     Chain,
     LaneWindow,
+    Lattice,
     ProposeSpec,
     RoundBatch,
     Span,
@@ -20,7 +22,7 @@ from tensorfold.application.ports.target_model import (
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import Window, chain
 from tests.fakes.hash_faults import POISON, GraphModel
-from tests.fakes.hash_head import HashHead
+from tests.fakes.hash_head import HashDrafter, HashHead
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.misuse import MisuseError
@@ -167,15 +169,11 @@ def test_time_and_rows_of_its_own_are_counted() -> None:
 def test_a_head_is_right_as_deep_as_its_hits_say(hits: tuple[float, ...], right: int) -> None:
     law, prompt = HashLaw(), [7, 8, 9]
     model = HashModel(law, head=HashHead(hits))
-    lane = _lane(model, prompt)
-    ticket = _launch(model, lane, 2, chain(9))
-    model.collect(ticket)
-    model.keep(ticket, [(0,)])
-    (offer,) = model.propose(ticket, [(0,)], ProposeSpec((len(hits),), (Sampling(),)))
+    (offer,) = model.propose([ProposeSpec(_lane(model, prompt), 9, len(hits), Sampling())])
     reply = serial_reference(law, prompt, 6).tokens
     assert isinstance(offer, Chain) and offer.confidence == hits
-    assert offer.tokens[:right] == reply[1 : 1 + right]
-    assert right == len(hits) or offer.tokens[right] != reply[1 + right]
+    assert offer.tokens[:right] == reply[:right]
+    assert right == len(hits) or offer.tokens[right] != reply[right]
 
 
 def test_a_head_that_is_half_right_is_right_about_half_the_time() -> None:
@@ -183,28 +181,41 @@ def test_a_head_that_is_half_right_is_right_about_half_the_time() -> None:
     for seed in range(400):
         prompt = [seed % 64, seed // 64, 3]
         reply = serial_reference(law, prompt, 2).tokens
-        offer = head.propose(law, law.state_of(prompt), reply[0], 2, 1, Sampling())
+        offer = head.propose(law, law.state_of(prompt), reply[0], 3, 1, Sampling())
         right += offer.tokens[0] == reply[1]
     assert 150 < right < 250
 
 
-def test_a_head_is_asked_about_the_rows_that_were_kept() -> None:
+def test_a_drafters_lattice_holds_the_targets_own_tokens() -> None:
+    law, prompt = HashLaw(), [7, 8, 9]
+    model = HashModel(law, head=HashDrafter((1.0, 0.0, 1.0), lead=9.0))
+    (offer,) = model.propose([ProposeSpec(_lane(model, prompt), 9, 3, Sampling())])
+    reply = serial_reference(law, prompt, 6).tokens
+    assert isinstance(offer, Lattice) and [len(pair) for pair in offer.pair] == [
+        1,
+        len(offer.ids[0]),
+        len(offer.ids[1]),
+    ]
+    leads = [int(ids[scores.argmax()]) for ids, scores in zip(offer.ids, offer.scores, strict=True)]
+    assert all(token in ids for token, ids in zip(reply, offer.ids, strict=False))
+    assert [lead == token for lead, token in zip(leads, reply, strict=False)] == [True, False, True]
+
+
+def test_a_head_drafts_from_what_a_lane_has_absorbed_and_nothing_else() -> None:
     model = HashModel(head=HashHead())
-    lane = _lane(model, [1, 2])
-    ticket = _launch(model, lane, 1, chain(2, [3]))
-    spec = ProposeSpec((2,), (Sampling(),))
-    model.collect(ticket)
+    lane, empty = _lane(model, [1, 2]), _lane(model, [1])
+    spec = ProposeSpec(lane, 2, 2, Sampling())
+    first = model.propose([spec])
+    assert model.propose([ProposeSpec(empty, 1, 2, Sampling()), spec]) == [None, *first]
+    assert model.propose([replace(spec, lane=model.fork(lane))]) == first
+    for wrong in (replace(spec, pending=64), replace(spec, depth=0), replace(spec, lane=99)):
+        with pytest.raises(MisuseError):
+            model.propose([wrong])
     with pytest.raises(MisuseError):
-        model.propose(ticket, [(0,)], spec)
-    model.keep(ticket, [(0,)])
+        model.propose([spec, spec])
+    _launch(model, lane, 1, chain(2))
     with pytest.raises(MisuseError):
-        model.propose(ticket, [(0, 1)], spec)
-    with pytest.raises(MisuseError):
-        model.propose(ticket, [(0,)], ProposeSpec((2, 2), (Sampling(), Sampling())))
-    assert model.propose(ticket, [(0,)], ProposeSpec((0,), (Sampling(),))) == [None]
-    _launch(model, lane, 2, chain(3))
-    with pytest.raises(MisuseError):
-        model.propose(ticket, [(0,)], spec)
+        model.propose([spec])
 
 
 def test_a_graph_reuses_lane_numbers_and_overwrites_old_draws() -> None:

@@ -82,9 +82,9 @@ class WrappedModel:
         """As the port says."""
         self.inner.discard(ticket)
 
-    def propose(self, ticket: Ticket, paths: Sequence[Path], spec: ProposeSpec) -> Sequence[Chain | Lattice | None]:
+    def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
         """As the port says."""
-        return self.inner.propose(ticket, paths, spec)
+        return self.inner.propose(specs)
 
     def export(self, lane: Lane) -> LaneImage:
         """As the port says."""

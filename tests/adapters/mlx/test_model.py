@@ -135,10 +135,7 @@ def test_only_drawn_rows_reach_the_head(small: MlxModel[Any], monkeypatch: pytes
 
 def test_this_backend_has_no_head_of_its_own(small: MlxModel[Any]) -> None:
     lane = absorb(small, [1, 2, 3], 64)
-    ticket = small.launch(RoundBatch((LaneWindow(lane, 3, chain(4), GREEDY),)))
-    small.collect(ticket)
-    small.keep(ticket, [(0,)])
-    assert small.propose(ticket, [(0,)], ProposeSpec((2,), (GREEDY,))) == [None]
+    assert small.limits.head is None and small.propose([ProposeSpec(lane, 1, 2, GREEDY)]) == [None]
     small.close(lane)
 
 

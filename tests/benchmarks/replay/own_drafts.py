@@ -14,10 +14,13 @@ CHANCES = tuple(float(chance) for chance in np.cumprod(LANDING))
 
 
 class OwnDrafts:
-    """Three drafts of `reply` at any place of it."""
+    """Three drafts of `reply` at any place of it; a draft source of the stream whose prompt has `prompt` ids."""
 
-    def __init__(self, reply: Sequence[int], vocabulary: int, seed: int) -> None:
+    name = "head"
+
+    def __init__(self, reply: Sequence[int], vocabulary: int, seed: int, prompt: int = 0) -> None:
         self._reply = reply
+        self._prompt = prompt
         self._vocabulary = vocabulary
         lands = np.random.default_rng(seed).random((len(reply), len(LANDING))) < LANDING
         self._landed = np.logical_and.accumulate(lands, axis=1).sum(axis=1).tolist()
@@ -32,4 +35,11 @@ class OwnDrafts:
             token if depth < right else (token + 1) % self._vocabulary
             for depth, token in enumerate(self._reply[place : place + count])
         )
-        return Proposal("head", tokens, CHANCES[:count])
+        return Proposal(self.name, tokens, CHANCES[:count])
+
+    def propose(self, tokens: Sequence[int], limit: int) -> Proposal | None:
+        """Drafts behind all of `tokens`."""
+        return self.at(len(tokens) - self._prompt, limit)
+
+    def observe(self, source: str | None, drafted: int, kept: int, tokens: Sequence[int]) -> None:
+        """Nothing is learned."""

@@ -71,10 +71,9 @@ class Server:
     def run(self, request: Request, seed: int) -> None:
         """Replay one reply; `seed` decides which of the stream's own drafts land."""
         stream = _stream(request)
-        own = OwnDrafts(request.reply, self._vocabulary, seed)
-        live = Live(seed, stream, 0, iter(()), self._planning.open(stream))
+        own = OwnDrafts(request.reply, self._vocabulary, seed, len(request.prompt))
+        live = Live(seed, stream, 0, iter(()), self._planning.open(stream, own))
         while stream.finish is None:
-            live.head = own.at(stream.emitted_count, stream.room - 1)
             ((window, source),) = self._planning.plan([live])
             drawn = draws(window, request.reply, stream.emitted_count)
             committed = stream.commit(window, accept(window, drawn, stream.room, stream.stop_ids))

@@ -26,10 +26,18 @@ from tensorfold.application.ports.target_model import (
     TargetModel,
     Ticket,
 )
-from tests.contracts.target_model import image_checks, lane_checks, mask_checks, misuse_checks, row_checks, shape_checks
+from tests.contracts.target_model import (
+    head_checks,
+    image_checks,
+    lane_checks,
+    mask_checks,
+    misuse_checks,
+    row_checks,
+    shape_checks,
+)
 from tests.contracts.target_model.rows import ModelSubject
 from tests.fakes.hash_faults import DriftingModel, GraphModel, StreamsDriftingModel
-from tests.fakes.hash_head import HashHead
+from tests.fakes.hash_head import HashDrafter, HashHead
 from tests.fakes.hash_lanes import HashLane, LaneTrail
 from tests.fakes.hash_launch import DrawnRows, HashLaunch, PlannedWindow
 from tests.fakes.hash_law import HashLaw
@@ -140,10 +148,33 @@ class _FingerprintsLie(HashModel):
 
 
 class _HeadAbsorbs(HashModel):
-    def propose(self, ticket: Ticket, paths: Sequence[Path], spec: ProposeSpec) -> Sequence[Chain | Lattice | None]:
-        for window in self._launched[ticket.id].windows:
-            self._lanes[window.lane].state ^= 1
-        return super().propose(ticket, paths, spec)
+    def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
+        offers = super().propose(specs)
+        for spec in specs:
+            self._lanes[spec.lane].state ^= 1
+        return offers
+
+
+class _HeadForgets(HashModel):
+    """Its head sees what was absorbed before the last `keep` alone, as where only `propose` brings it along."""
+
+    def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
+        self.stale = {w.lane: (self._lanes[w.lane].state, self._lanes[w.lane].length) for w in self._windows(ticket)}
+        super().keep(ticket, paths)
+
+    def _windows(self, ticket: Ticket) -> tuple[PlannedWindow, ...]:
+        return self._launched[ticket.id].windows if ticket.id in self._launched else ()
+
+    def _offer(self, spec: ProposeSpec) -> Chain | Lattice | None:
+        lane = self._settled(spec.lane, "propose")
+        state, length = getattr(self, "stale", {}).get(spec.lane, (lane.state, lane.length))
+        assert self.head is not None
+        return self.head.propose(self.law, state, spec.pending, length, spec.depth, spec.sampling) if length else None
+
+
+class _HeadDraftsTooMuch(HashModel):
+    def _offer(self, spec: ProposeSpec) -> Chain | Lattice | None:
+        return super()._offer(replace(spec, depth=spec.depth + 1))
 
 
 class _IgnoresMasks(HashModel):
@@ -257,7 +288,10 @@ LIARS: tuple[Liar, ...] = (
     _liar(_DrawsForcedRows, row_checks.forced_rows_are_fed_and_not_drawn),
     _liar(_PositionsDrift, row_checks.sampled_draws_use_the_noise_of_their_absolute_position),
     _liar(_FingerprintsLie, row_checks.fingerprints_come_for_the_windows_that_ask),
-    _liar(_HeadAbsorbs, row_checks.a_proposal_changes_no_row, head=HashHead()),
+    _liar(_HeadAbsorbs, head_checks.a_proposal_changes_no_row, head=HashHead()),
+    _liar(_HeadForgets, head_checks.a_head_drafts_from_everything_its_lane_absorbed, head=HashHead()),
+    _liar(_HeadDraftsTooMuch, head_checks.a_head_answers_each_lane_within_what_was_asked, head=HashHead()),
+    _liar(_HeadDraftsTooMuch, head_checks.a_head_answers_each_lane_within_what_was_asked, head=HashDrafter()),
     _liar(_IgnoresMasks, mask_checks.a_masked_row_draws_from_its_mask_alone),
     _liar(_MasksDrift, mask_checks.a_mask_that_allows_all_changes_nothing),
     _liar(_MasksSpread, mask_checks.a_mask_touches_its_own_row_alone),

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tensorfold.application.ports.target_model import Chain, ProposeSpec, RoundBatch
+from tensorfold.application.ports.target_model import RoundBatch
 from tensorfold.domain.sampling import Sampling, noise
 from tensorfold.domain.windows import Window, chain
 from tests.contracts.target_model.rows import (
-    GREEDY,
     SETTINGS,
     Driver,
     ModelSubject,
@@ -197,22 +196,3 @@ def fingerprints_come_for_the_windows_that_ask(subject: ModelSubject) -> None:
         prints = draws.prints[0]
         assert prints is not None and len(prints) == len(batch.windows[0].window.tokens)
         assert len(set(prints)) == len(prints) and all(0 <= p < 2**64 for p in prints)
-
-
-def a_proposal_changes_no_row(subject: ModelSubject) -> None:
-    """Heads answer for each window with a chain, a lattice or None; ids are the model's and no longer than asked."""
-    prompts, replies = texts(subject, 2, 81), texts(subject, 2, 82, 5, 5)
-    for prompt, reply in zip(prompts, replies, strict=True):
-        with driving(subject, prompt, prompt) as (driver, serial):
-            ticket = subject.model.launch(RoundBatch((driver.window(chain(reply[0])),)))
-            subject.model.collect(ticket)
-            subject.model.keep(ticket, [(0,)])
-            driver.absorbed += 1
-            offers = subject.model.propose(ticket, [(0,)], ProposeSpec((3,), (GREEDY,)))
-            assert len(offers) == 1
-            if isinstance(offers[0], Chain):
-                assert len(offers[0].tokens) == len(offers[0].confidence) <= 3
-                assert all(0 <= t < subject.model.limits.vocabulary for t in offers[0].tokens)
-                assert all(0.0 <= c <= 1.0 for c in offers[0].confidence)
-            serial.serial(reply[:1])
-            assert driver.serial(reply[1:]) == serial.serial(reply[1:])
