@@ -133,10 +133,6 @@ class WeightReader:
             values = values + np.float32(1.0)
         return values.reshape(found.slot.shape)
 
-    def vector(self, path: str) -> NDArray[np.float32]:
-        """The values of a slot with one axis, in float32. Raises RefusedError."""
-        return self.floats(path)
-
     def integers(self, path: str) -> NDArray[np.int64]:
         """The values of an integer slot."""
         found = self._bound[path]

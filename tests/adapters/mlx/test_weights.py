@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.adapters.mlx import loader
@@ -17,7 +18,8 @@ from tensorfold.adapters.mlx.runtime import Runtime, current
 from tensorfold.adapters.mlx.weights import Codes, Values, WeightReader, as_float32, read_tensor
 from tensorfold.application.loading import describe
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.domain.families.tensors import Source
+from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.tensors import Slot
 from tensorfold.kernels.reference.affine import dequantize
 from tests.adapters.mlx.models import SMALL
 from tests.synthetic.llama_checkpoints import Layout, TinyLlama
@@ -68,28 +70,53 @@ def test_a_file_that_shrank_or_went_is_refused_by_name(tmp_path: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def test_a_form_that_is_not_read_yet_is_refused_and_not_guessed(tmp_path: Path) -> None:
+def test_a_matrix_stored_the_other_way_round_is_refused_where_it_is_multiplied_as_stored(tmp_path: Path) -> None:
     facts = FolderReader().facts(SMALL.write(tmp_path))
     bound = dict(describe(facts, "mlx", None).bound)
-    found = bound[SLOT]
-    for other in (
-        replace(found, swapped=True),
-        replace(found, source=replace(found.source, takes_log=True)),
-        replace(found, source=Source(found.source.name, stored=(96, 64))),
-        replace(found, modules=found.modules * 2),
-        replace(found, add_one=None),
-    ):
+    for other in (replace(bound[SLOT], swapped=True), replace(bound[SLOT], modules=bound[SLOT].modules * 2)):
         weights = WeightReader({**bound, SLOT: other}, facts, lambda line: None)
         with pytest.raises(RefusedError, match="does not read yet"):
             weights.matrix(SLOT)
 
 
+def test_values_are_seen_as_their_source_says(tmp_path: Path) -> None:
+    facts = FolderReader().facts(SMALL.write(tmp_path))
+    bound = dict(describe(facts, "mlx", None).bound)
+    found = bound[SLOT]
+    plain = WeightReader(bound, facts, lambda line: None).floats(SLOT)
+    rows, columns = plain.shape
+
+    def seen(other: Bound) -> NDArray[np.float32]:
+        return WeightReader({**bound, SLOT: other}, facts, lambda line: None).floats(SLOT)
+
+    def shaped(*shape: int) -> Slot:
+        return replace(found.slot, weight=replace(found.slot.weight, shape=shape))
+
+    cut = replace(found.source, stored=(rows, columns), cut=(4, 12))
+    assert (seen(replace(found, slot=shaped(8, columns), source=cut)) == plain[4:12]).all()
+    viewed = replace(found.source, stored=(rows, columns), view=(2, rows // 2, columns), cut=(3, 5))
+    halves = plain.reshape(2, rows // 2, columns)
+    assert (seen(replace(found, slot=shaped(2, 2, columns), source=viewed)) == halves[:, 3:5]).all()
+    assert (seen(replace(found, slot=shaped(columns, rows), swapped=True)) == plain.T).all()
+    stacked = replace(found, slot=shaped(2, rows, columns), modules=found.modules * 2)
+    assert (seen(stacked) == np.stack([plain, plain])).all()
+
+
+def test_exponentials_are_read_as_what_they_are_of(tmp_path: Path) -> None:
+    facts = FolderReader().facts(SMALL.write(tmp_path))
+    bound = dict(describe(facts, "mlx", None).bound)
+    found = bound["readout.norm"]
+    weight = WeightReader(bound, facts, lambda line: None).floats("readout.norm")
+    logged = {**bound, "readout.norm": replace(found, source=replace(found.source, takes_log=True))}
+    assert (WeightReader(logged, facts, lambda line: None).floats("readout.norm") == np.log(weight)).all()
+
+
 def test_a_norm_stored_around_zero_has_one_added(tmp_path: Path) -> None:
     facts = FolderReader().facts(SMALL.write(tmp_path))
     bound = dict(describe(facts, "mlx", None).bound)
-    plain = WeightReader(bound, facts, lambda line: None).vector("readout.norm")
+    plain = WeightReader(bound, facts, lambda line: None).floats("readout.norm")
     bound["readout.norm"] = replace(bound["readout.norm"], add_one=True)
-    assert (WeightReader(bound, facts, lambda line: None).vector("readout.norm") == plain + np.float32(1)).all()
+    assert (WeightReader(bound, facts, lambda line: None).floats("readout.norm") == plain + np.float32(1)).all()
 
 
 def test_large_checkpoints_tell_how_far_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +124,7 @@ def test_large_checkpoints_tell_how_far_they_are_read(tmp_path: Path, monkeypatc
     lines: list[str] = []
     weights = reader(tmp_path, SMALL, lines)
     for path in ("embedding", "readout.norm", "layers.0.mlp.gate", "layers.0.mlp.up", SLOT):
-        weights.matrix(path) if path != "readout.norm" else weights.vector(path)
+        weights.matrix(path) if path != "readout.norm" else weights.floats(path)
     assert 1 < len(lines) <= 10 and all(line.startswith("reading weights: ") for line in lines)
 
 
