@@ -1,0 +1,106 @@
+"""From a body and one call's types to a C++ file: the signature that MLX would generate, and the body inside it.
+
+MLX declares only what the body names: `x_shape`, `x_strides`, `x_ndim`, and attributes such as
+`thread_position_in_grid`. Functions of the header see none of them. The same is done here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+TRIPLES = {
+    "thread_position_in_grid": "grid",
+    "thread_position_in_threadgroup": "local",
+    "threadgroup_position_in_grid": "group",
+    "threads_per_threadgroup": "size",
+    "dispatch_threads_per_threadgroup": "full",
+    "threads_per_grid": "threads",
+    "threadgroups_per_grid": "groups",
+}
+SCALARS = {
+    "thread_index_in_threadgroup": "emu::place().index",
+    "thread_index_in_simdgroup": "emu::place().lane",
+    "simdgroup_index_in_threadgroup": "emu::place().simdgroup",
+    "simdgroups_per_threadgroup": "emu::place().simdgroups",
+    "threads_per_simdgroup": "32u",
+}
+ATTRIBUTES = {
+    **{name: ("uint3", f"emu::triple(emu::place().{field})") for name, field in TRIPLES.items()},
+    **{name: ("uint", value) for name, value in SCALARS.items()},
+}
+TILE = re.compile(r"(?<![\w*])threadgroup\s+([A-Za-z_]\w*(?:\s*<[^;{}()]*?>)?)\s+(\w+)\s*((?:\[[^;\]]*\])+)\s*;")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One input: its Metal type, and whether it is a single value or an array."""
+
+    name: str
+    type: str
+    ndim: int
+
+
+def names(text: str, word: str) -> bool:
+    """Whether `text` uses this identifier."""
+    return re.search(rf"\b{word}\b", text) is not None
+
+
+def with_tiles(body: str) -> str:
+    """The body with its threadgroup arrays taken from the machine; line numbers stay."""
+    return TILE.sub(r"EMU_TILE(\1, \2, \3);", body)
+
+
+def shape_arguments(body: str, inputs: Sequence[Argument]) -> list[tuple[str, str]]:
+    """(type, name) of what MLX adds about shapes, in its order."""
+    added = []
+    for argument in inputs:
+        if argument.ndim == 0:
+            continue
+        for suffix, kind in (("_shape", "const int*"), ("_strides", "const int64_t*"), ("_ndim", "const int&")):
+            if names(body, argument.name + suffix):
+                added.append((kind, argument.name + suffix))
+    return added
+
+
+def translate(
+    body: str,
+    header: str,
+    inputs: Sequence[Argument],
+    outputs: Sequence[tuple[str, str]],
+    template: Mapping[str, tuple[str, str]],
+) -> str:
+    """The C++ file. `outputs` are (name, type); `template` gives each parameter's kind and value.
+
+    The file exports `entry(void** buffers)`: inputs, what is said about shapes, outputs.
+    """
+    parameters: list[tuple[str, str]] = []
+    for argument in inputs:
+        parameters.append((f"const {argument.type}{'*' if argument.ndim else '&'}", argument.name))
+    parameters += shape_arguments(body, inputs)
+    parameters += [(f"{kind}*", name) for name, kind in outputs]
+    passed = [
+        f"*static_cast<{kind[:-1]}*>(buffers[{i}])" if kind.endswith("&") else f"static_cast<{kind}>(buffers[{i}])"
+        for i, (kind, _) in enumerate(parameters)
+    ]
+    for name, (kind, value) in ATTRIBUTES.items():
+        if names(body, name):
+            parameters.append((kind, name))
+            passed.append(value)
+    declared = ", ".join(f"{kind} {name}" for name, (kind, _) in template.items())
+    called = f"body<{', '.join(value for _, value in template.values())}>" if template else "body"
+    return "\n".join(
+        [
+            '#include "metal_on_cpu.h"',
+            "using namespace metal;",
+            '#line 1 "header"',
+            header,
+            f"template <{declared}>" if template else "",
+            f"static void body({', '.join(f'{kind} {name}' for kind, name in parameters)}) {{",
+            '#line 1 "body"',
+            with_tiles(body),
+            "}",
+            f'extern "C" void entry(void** buffers) {{ {called}({", ".join(passed)}); }}',
+        ]
+    )
