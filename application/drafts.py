@@ -10,19 +10,19 @@ from collections.abc import Callable, Sequence
 
 from tensorfold.application.counters import Counters
 from tensorfold.application.faults import named
+from tensorfold.application.flight import Flight
+from tensorfold.application.heads import Heads
 from tensorfold.application.live import Live
-from tensorfold.application.ports.target_model import Chain, Lattice, ProposeSpec, TargetModel
+from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.allocation import RowRequest, allocate
 from tensorfold.domain.drafting.arbitration import arbitrate, merge
 from tensorfold.domain.drafting.costs import CostCurve
-from tensorfold.domain.drafting.depth import DepthPolicy
 from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory, Proposal, Widths, sound
 from tensorfold.domain.streams import Committed, Stream
 from tensorfold.domain.windows import Window, chain, tree
 
 _LOGGED_FAULTS = 3
-_HEAD = "head"
 
 Planned = tuple[Window, str | None]
 
@@ -38,11 +38,10 @@ class Drafting:
         sources: Sequence[DraftSourceFactory],
         counters: Counters,
         log: Callable[[str], None],
+        flight: Flight,
     ) -> None:
         self._model = model
         self._limits = model.limits
-        self._head = model.limits.head
-        self._head_ms = model.costs.head_ms
         self._settings = settings
         self._curve = curve
         self._factories = tuple(sources)
@@ -50,6 +49,7 @@ class Drafting:
         self._log = log
         self._widths = Widths(self._limits.chain_width, self._limits.tree_width)
         self._widest = max(self._limits.chain_width, self._limits.tree_width)
+        self._heads = Heads(model, settings, curve, flight, self._blame)
 
     def open(self, stream: Stream, extra: DraftSource | None = None) -> tuple[DraftSource, ...]:
         """The draft sources of one stream, `extra` among them; none where it must decode serially."""
@@ -67,8 +67,9 @@ class Drafting:
 
     def plan(self, served: Sequence[Live]) -> list[Planned]:
         """A window for each stream and the source its drafts came from."""
-        heads = self._ask_heads(served)
-        proposals = [self._propose(live, head) for live, head in zip(served, heads, strict=True)]
+        offers = [self._offers(live) for live in served]
+        heads = self._heads.ask(served, offers) if self._heads.can_draft else [None] * len(served)
+        proposals = [self._best(*each) for each in zip(served, offers, heads, strict=True)]
         if any(proposals):
             try:
                 granted = self._grant(served, proposals)
@@ -116,17 +117,14 @@ class Drafting:
 
     # -- proposing -----------------------------------------------------------------------------------------------
 
-    def _propose(self, live: Live, head: Proposal | None) -> Proposal | None:
-        """The stream's best proposal, `head` among them, cut to what can be verified now."""
-        stream = live.stream
-        if not live.sources and head is None:
-            return None
-        limit = min(stream.room, self._widest) - 1 - len(stream.forced)
-        if limit <= 0 or self._past_draft_context(stream, limit):
-            return None
+    def _offers(self, live: Live) -> list[Proposal]:
+        """What the stream's own sources propose, each cut to what can be verified now."""
+        stream, offers = live.stream, list[Proposal]()
+        limit = self._limit(stream) if live.sources else 0
+        if limit <= 0:
+            return offers
         # What a gate has fixed will be fed before any draft, so sources continue behind it.
         tokens = [*stream.tokens, *stream.forced] if stream.forced else stream.tokens
-        offers: list[Proposal] = []
         for source in live.sources:
             try:
                 offer = source.propose(tokens, limit)
@@ -134,9 +132,23 @@ class Drafting:
                     offers.append(offer)
             except Exception as fault:
                 self._blame(source.name, fault)
-        if head is not None and (usable := self._sound(head, stream, limit)) is not None:
-            offers.append(usable)
-        return self._choose(offers, stream, limit) if len(offers) > 1 else next(iter(offers), None)
+        return offers
+
+    def _best(self, live: Live, offers: list[Proposal], head: Proposal | None) -> Proposal | None:
+        """One proposal out of all of a stream's, the head's among them."""
+        limit = self._limit(live.stream)
+        if head is not None:
+            try:
+                usable = self._sound(head, live.stream, limit)
+                offers += [usable] if usable is not None else []
+            except Exception as fault:
+                self._blame(head.source, fault)
+        return self._choose(offers, live.stream, limit) if len(offers) > 1 else next(iter(offers), None)
+
+    def _limit(self, stream: Stream) -> int:
+        """The most drafts that can be verified for a stream now."""
+        limit = min(stream.room, self._widest) - 1 - len(stream.forced)
+        return 0 if limit > 0 and self._past_draft_context(stream, limit) else limit
 
     def _choose(self, offers: Sequence[Proposal], stream: Stream, limit: int) -> Proposal | None:
         """The offer expected to land most, or all of them as one tree where that is expected to land more."""
@@ -161,34 +173,6 @@ class Drafting:
             raise TypeError("a draft is not an int")
         return sound(offer, self._limits.vocabulary, min(limit, width - 1 - len(stream.forced)))
 
-    def _ask_heads(self, served: Sequence[Live]) -> list[Proposal | None]:
-        """What the model's own head drafts for each stream, from everything its lane has absorbed."""
-        depths = [self._head_depth(live) for live in served]
-        offers: list[Proposal | None] = [None] * len(served)
-        asked = [index for index, depth in enumerate(depths) if depth > 0]
-        if not asked:
-            return offers
-        try:
-            specs = [
-                ProposeSpec(live.lane, live.stream.pending, depth, live.stream.sampling)
-                for live, depth in zip(served, depths, strict=True)
-                if depth > 0
-            ]
-            for index, offer in zip(asked, self._model.propose(specs), strict=True):
-                offers[index] = _head_proposal(offer)
-        except Exception as fault:
-            self._blame(_HEAD, fault)
-        return offers
-
-    def _head_depth(self, live: Live) -> int:
-        stream = live.stream
-        if self._head is None or not self._settings.drafts or not stream.drafts or stream.forced:
-            return 0
-        if live.depth is None:
-            live.depth = DepthPolicy(self._head.most, curve=self._curve, head_ms=self._head_ms)
-        most = min(self._head.drafts, self._limits.chain_width - 1, stream.room - 1)
-        return live.depth.choose(most) if most > 0 else 0
-
     # -- after the round -----------------------------------------------------------------------------------------
 
     def observe(self, live: Live, source: str | None, drafted: int, committed: Committed) -> None:
@@ -198,24 +182,12 @@ class Drafting:
                 each.observe(source, drafted, committed.drafts_kept if source is not None else 0, live.stream.tokens)
             except Exception as fault:
                 self._blame(each.name, fault)
-        if source == _HEAD and live.depth is not None:
-            live.depth.observe(drafted, committed.drafts_kept)
+        self._heads.observe(live, len(live.stream.tokens) - len(committed.tokens))
 
     def _blame(self, name: str, fault: Exception) -> None:
         self._counters.proposer_faults += 1
         if self._counters.proposer_faults <= _LOGGED_FAULTS:
             self._log(f"draft source {name} failed, this round goes without it: {named(fault)}")
-
-
-def _head_proposal(offer: Chain | Lattice | None) -> Proposal | None:
-    """A head's chain with the chance that each draft is kept; lattices are searched where a family brings a drafter."""
-    if not isinstance(offer, Chain) or not offer.tokens:
-        return None
-    chances, chance = [], 1.0
-    for confidence in offer.confidence:
-        chance *= confidence
-        chances.append(chance)
-    return Proposal(_HEAD, offer.tokens, tuple(chances))
 
 
 def _first_branch(offer: Proposal) -> Proposal:

@@ -74,7 +74,7 @@ class Engine:
         self._log = harmless(log)
         self._limits = model.limits
         self._curve = CostCurve(model.costs.rows_ms)
-        self._drafting = Drafting(model, settings, self._curve, sources, self.counters, self._log)
+        self._drafting = Drafting(model, settings, self._curve, sources, self.counters, self._log, self.flight)
         self._lanes = Lanes(model, settings, self.flight, self._curve, self.counters, self._log)
         self._turns = TurnOrder(self._limits.max_streams, self._limits.batch_rows)
         self._opened = 0
@@ -217,8 +217,7 @@ class Engine:
             if drafted and turn.source is not None:
                 live.count(turn.source, drafted, committed.drafts_kept)
                 self.counters.count_drafts(turn.source, drafted, committed.drafts_kept)
-            if live.sources or live.depth is not None:
-                self._drafting.observe(live, turn.source if drafted else None, drafted, committed)
+            self._drafting.observe(live, turn.source if drafted else None, drafted, committed)
 
     def _rebuild_or_end(self, turn: _Turn) -> None:
         try:

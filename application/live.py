@@ -12,18 +12,22 @@ from numpy.typing import NDArray
 
 from tensorfold.application.ports.target_model import Lane, Span
 from tensorfold.domain.drafting.depth import DepthPolicy
-from tensorfold.domain.drafting.sources import DraftSource
+from tensorfold.domain.drafting.sources import DraftSource, Proposal
 from tensorfold.domain.streams import Stream
 
 
 class Live:
-    """One stream in the engine; `index` names it to the policies, `slices` are those of its prompt still to absorb."""
+    """One stream in the engine; `index` names it to the policies, `slices` are those of its prompt still to absorb.
+
+    `head` is what the draft head proposed for the round at hand, `depth` what was learned of the head in this stream.
+    """
 
     __slots__ = (
         "audit",
         "depth",
         "drafts",
         "filled",
+        "head",
         "ids",
         "index",
         "lane",
@@ -45,6 +49,7 @@ class Live:
         self.ids: NDArray[np.int64] = np.asarray(stream.prompt, dtype=np.int64)
         self.filled = 0
         self.rounds = 0
+        self.head: Proposal | None = None
         self.depth: DepthPolicy | None = None
         self.drafts: dict[str, list[int]] = {}
 

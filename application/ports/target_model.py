@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.domain.drafting.lattice import Lattice as Lattice
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import Window
 
@@ -163,21 +164,6 @@ class Chain:
 
     tokens: tuple[int, ...]
     confidence: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Lattice:
-    """Candidates of the positions behind the pending token, depth after depth.
-
-    `ids[d]` are the k distinct target ids that depth d (from 0) may hold and `scores[d]` [k] their logits there; k may
-    differ by depth. `pair[d]` [k of the depth before, k] is added to a candidate's logit when it follows a candidate
-    of the depth before; `pair[0]` is [1, k], from the pending token. No score is scaled by a temperature and none
-    holds noise.
-    """
-
-    ids: tuple[NDArray[np.int64], ...]
-    scores: tuple[NDArray[np.float64], ...]
-    pair: tuple[NDArray[np.float64], ...]
 
 
 @dataclass(frozen=True, slots=True)

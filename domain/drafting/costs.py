@@ -33,7 +33,7 @@ class CostCurve:
             raise ValueError(f"none of {len(points)} cost points is a positive time of at least one row")
         self._rows = sorted(usable)
         self._measured = [usable[rows] for rows in self._rows]
-        self._levelled = _levelled(self._measured)
+        self._levelled = levelled(self._measured)
         self._stale = False
 
     @property
@@ -48,7 +48,7 @@ class CostCurve:
     def span(self, first: int, last: int) -> list[float]:
         """Milliseconds of `first`, `first` + 1, .. `last` rows."""
         if self._stale:
-            self._levelled, self._stale = _levelled(self._measured), False
+            self._levelled, self._stale = levelled(self._measured), False
         xs, ys = self._rows, self._levelled
         costs = [ys[0]] * (min(last, xs[0]) - first + 1)
         right = max(bisect_left(xs, first), 1)
@@ -85,7 +85,7 @@ def _plausible(rows: int, ms: float) -> bool:
     return rows >= 1 and isfinite(ms) and ms > 0.0
 
 
-def _levelled(values: Sequence[float]) -> list[float]:
+def levelled(values: Sequence[float]) -> list[float]:
     """The nearest never-falling values (least squares): pools of neighbours that would fall take their mean."""
     pools: list[tuple[float, int]] = []
     for value in values:

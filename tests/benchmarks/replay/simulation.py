@@ -12,6 +12,7 @@ from typing import cast
 
 from tensorfold.application.counters import Counters
 from tensorfold.application.drafts import Drafting
+from tensorfold.application.flight import Flight
 from tensorfold.application.live import Live
 from tensorfold.application.ports.target_model import ModelCosts, ModelLimits, TargetModel
 from tensorfold.application.settings import EngineSettings
@@ -26,6 +27,7 @@ from tests.benchmarks.replay.policy import Policy
 from tests.benchmarks.replay.tally import Tally
 from tests.benchmarks.replay.timed import TimedFactory
 from tests.benchmarks.replay.workload import Request, Workload
+from tests.fakes.clock import MachineClock
 
 
 def replay(workload: Workload, policy: Policy, machine: Machine, vocabulary: int) -> Tally:
@@ -61,6 +63,7 @@ class Server:
             (*policy.sources[:-1], self._watch),
             self._counters,
             lambda line: None,
+            Flight(MachineClock(), 1.0, 1.0),
         )
 
     def forget_counts(self) -> None:

@@ -1,0 +1,200 @@
+"""A tree of drafts out of a block drafter's lattice: best first, with the noise that the target itself will draw with.
+
+Pure arithmetic over candidates. Nothing here is trusted with a token: a poor tree costs rows, never bits. The same
+lattice, position and settings give the same tree, and a smaller budget gives a prefix of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.domain.drafting.sources import Proposal
+from tensorfold.domain.sampling import Sampling, noise
+
+Floats = NDArray[np.float64]
+_NEVER = -1e30
+"""A score that no candidate with a chance has; finite, so that differences of two stay numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """Candidates of the positions behind the pending token, depth after depth.
+
+    `ids[d]` are the k distinct target ids that depth d (from 0) may hold and `scores[d]` [k] their logits there; k may
+    differ by depth. `pair[d]` [k of the depth before, k] is added to a candidate's logit when it follows a candidate
+    of the depth before; `pair[0]` is [1, k], from the pending token. No score is scaled by a temperature and none
+    holds noise.
+    """
+
+    ids: tuple[NDArray[np.int64], ...]
+    scores: tuple[Floats, ...]
+    pair: tuple[Floats, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """Constants of the search: weights of pair scores and of the target's noise, and how much too sure a drafter is.
+
+    The published calibration of trees over the 27B's drafter. `branches` children of a row are tried; a candidate that
+    the request's own top-k, nucleus or min-p would leave out, if the drafter were right, loses `outside` nats.
+    """
+
+    pair: float = 0.6
+    noise: float = 0.7
+    spread: float = 1.5
+    branches: int = 4
+    outside: float = 2.0
+
+
+PUBLISHED = SearchSettings()
+
+
+def search(
+    lattice: Lattice, position: int, sampling: Sampling, budget: int, source: str, settings: SearchSettings = PUBLISHED
+) -> Proposal | None:
+    """At most `budget` drafts behind the pending token, which stands at `position`; None where there are none.
+
+    Rows come best chance first, so parents stand before their children and a row's likelier children before its others;
+    of equal ones the row that was reached first, then the lower id. With one branch the result is a chain. Raises
+    ValueError for a lattice whose parts do not fit each other.
+    """
+    last = _checked(lattice) - 1
+    depths: dict[int, _Depth] = {}
+    tokens: list[int] = []
+    parents: list[int] = []
+    chances: list[float] = []
+    # (-value, order of arrival, row above, depth, candidate)
+    heap: list[tuple[float, int, int, int, int]] = []
+    arrivals = count()
+    value, depth, candidate = 0.0, -1, 0
+    while len(tokens) < budget:
+        if depth < last:
+            below = depths.get(depth + 1)
+            if below is None:
+                below = depths[depth + 1] = _Depth(lattice, depth + 1, position, sampling, settings)
+            for score, child in zip(*below.best(candidate), strict=True):
+                heappush(heap, (-(value + score), next(arrivals), len(tokens), depth + 1, child))
+        if not heap:
+            break
+        negative, _, row, depth, candidate = heappop(heap)
+        value = -negative
+        tokens.append(int(lattice.ids[depth][candidate]))
+        parents.append(row)
+        chances.append(math.exp(value))
+    if not tokens:
+        return None
+    is_chain = all(parent == row for row, parent in enumerate(parents))
+    return Proposal(source, tuple(tokens), tuple(chances), None if is_chain else tuple(parents))
+
+
+def _checked(lattice: Lattice) -> int:
+    """How many depths there are; one without candidates ends the lattice. Raises ValueError for parts that misfit."""
+    above = 1
+    for depth, (ids, scores, pair) in enumerate(zip(lattice.ids, lattice.scores, lattice.pair, strict=True)):
+        if ids.ndim != 1 or scores.shape != ids.shape or pair.shape != (above, len(ids)):
+            raise ValueError(
+                f"depth {depth} of a lattice has ids {ids.shape}, scores {scores.shape} and pairs {pair.shape} behind "
+                f"{above} candidates"
+            )
+        above = len(ids)
+        if above == 0:
+            return depth
+    return len(lattice.ids)
+
+
+class _Depth:
+    """The candidates of one depth, in the order of their ids; what depends on the row above is computed when asked.
+
+    The target's draw is the largest of logit + temperature * noise, and the noise is known. What is not known is how
+    far the drafter's logits are off, which no temperature below 1 makes smaller: none scales the spread down.
+    """
+
+    def __init__(
+        self, lattice: Lattice, depth: int, position: int, sampling: Sampling, settings: SearchSettings
+    ) -> None:
+        self._order = lattice.ids[depth].argsort(kind="stable")
+        ids = lattice.ids[depth][self._order]
+        if (ids[1:] == ids[:-1]).any():
+            raise ValueError(f"depth {depth} of a lattice holds an id twice")
+        self._scores = _finite(lattice.scores[depth][self._order])
+        self._pair = _finite(lattice.pair[depth][:, self._order])
+        self._pair *= settings.pair
+        self._sampling, self._settings, self._spread = sampling, settings, settings.spread
+        self._luck: Floats | None = None
+        self._temperature = 1.0
+        if not sampling.greedy:
+            self._temperature = min(max(sampling.temperature, 1e-6), 1e6)
+            self._spread *= max(self._temperature, 1.0)
+            self._luck = noise(sampling.seed, position + 1 + depth, ids)
+            self._luck *= self._temperature * settings.noise
+
+    def best(self, above: int) -> tuple[list[float], list[int]]:
+        """Log chances and places of the likeliest candidates behind candidate `above`, the lower id first of equals."""
+        logits = self._scores + self._pair[above]
+        usable = logits > _NEVER / 2
+        if self._luck is not None:
+            cut = _left_out(logits, self._temperature, self._sampling)
+            logits += self._luck
+            if cut is not None:
+                logits[cut] -= self._settings.outside * self._spread
+        logits -= logits.max()
+        logits /= self._spread
+        order = (-logits).argsort(kind="stable")[: self._settings.branches]
+        chances = logits[order] - math.log(float(np.exp(logits).sum()))
+        if not usable.all():
+            chances, order = chances[usable[order]], order[usable[order]]
+        return chances.tolist(), self._order[order].tolist()
+
+
+def _finite(values: Floats) -> Floats:
+    """A copy without what is not finite: NaN and -inf never, +inf as high as may be."""
+    return np.clip(np.nan_to_num(values, nan=_NEVER), _NEVER, -_NEVER)
+
+
+def _left_out(logits: Floats, temperature: float, sampling: Sampling) -> NDArray[np.bool_] | None:
+    """Which candidates top-k, the nucleus or min-p would leave out, were the drafter's logits the target's."""
+    cuts = []
+    if 0 < sampling.top_k < len(logits):
+        cuts.append(np.partition(logits, -sampling.top_k)[-sampling.top_k])
+    if sampling.min_p > 0.0:
+        cuts.append(logits.max() + temperature * math.log(sampling.min_p))
+    if sampling.top_p < 1.0:
+        falling = -np.sort(-logits)
+        weight = np.exp((falling - falling[0]) / temperature)
+        reached = weight.cumsum()
+        kept = int(reached.searchsorted(sampling.top_p * reached[-1]))
+        cuts.append(falling[min(kept, len(falling) - 1)])
+    return logits < max(cuts) if cuts else None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftVocabulary:
+    """The ids that a head drafts from, as half-open `spans` of target ids: its own rows are numbered without the gaps.
+
+    Without spans every id below `vocabulary` may be drafted and rows are ids.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+    vocabulary: int
+
+    def __post_init__(self) -> None:
+        flat = [edge for span in self.spans for edge in span]
+        if flat != sorted(set(flat)) or any(not 0 <= edge <= self.vocabulary for edge in flat):
+            raise ValueError(f"spans {self.spans} do not ascend within 0..{self.vocabulary}")
+
+    @property
+    def size(self) -> int:
+        """How many ids there are to draft from."""
+        return sum(stop - start for start, stop in self.spans) if self.spans else self.vocabulary
+
+    def ids(self) -> NDArray[np.int64]:
+        """The target id of each of the head's rows, ascending."""
+        spans: Sequence[tuple[int, int]] = self.spans or ((0, self.vocabulary),)
+        return np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in spans])
