@@ -42,11 +42,11 @@ class MlxBackend:
         drafts: DraftSettings = PUBLISHED,
         drafter: DrafterCheckpoint | None = None,
     ) -> TargetModel:
-        """Read the weights, check rows and measure costs; no head is built yet. Raises RefusedError."""
+        """Read the weights and those of the draft head, check rows and measure costs. Raises RefusedError."""
         sentence = missing()
         if sentence is not None:
             raise RefusedError(sentence)
         from tensorfold.adapters.mlx.loader import Loading
 
-        loading = Loading(plan, bound, facts, current(), on_progress)
+        loading = Loading(plan, bound, facts, current(), on_progress, drafts, drafter)
         return loading.model(self._cache / "checks", name=name, context=context, max_streams=max_streams)

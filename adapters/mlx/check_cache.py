@@ -85,7 +85,7 @@ def _finding(stored: Mapping[str, Any]) -> Finding:
             draft_context=_count(allowed["draft_context"], 0),
             notes=[_line(note) for note in _list(allowed["notes"])],
         ),
-        ModelCosts(rows_ms, _time(costs["prefill_row_ms"])),
+        ModelCosts(rows_ms, _time(costs["prefill_row_ms"]), tuple(_time(ms) for ms in _list(costs["head_ms"]))),
     )
 
 

@@ -10,6 +10,10 @@ from typing import Any, TypeVar
 from tensorfold.adapters.mlx.check_cache import CheckCache, Finding, sources_digest
 from tensorfold.adapters.mlx.decoder import Decoder
 from tensorfold.adapters.mlx.forward import Forward
+from tensorfold.adapters.mlx.heads.dflash import BlockDrafts
+from tensorfold.adapters.mlx.heads.drafter_weights import DrafterWeights
+from tensorfold.adapters.mlx.heads.head import Head
+from tensorfold.adapters.mlx.heads.mtp import MtpDrafts
 from tensorfold.adapters.mlx.model import MlxModel
 from tensorfold.adapters.mlx.row_check import Allowed, RowCheck, Wanted
 from tensorfold.adapters.mlx.rows import RowOps
@@ -18,8 +22,10 @@ from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.adapters.mlx.runtime import Runtime
 from tensorfold.adapters.mlx.timings import measure
 from tensorfold.adapters.mlx.weights import WeightReader
+from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts
-from tensorfold.application.ports.target_model import ModelIdentity, ModelLimits
+from tensorfold.application.ports.target_model import HeadLimits, ModelIdentity, ModelLimits
+from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.sampling import RULE
@@ -40,8 +46,11 @@ class Loading:
         facts: CheckpointFacts,
         runtime: Runtime,
         say: Callable[[str], None],
+        drafts: DraftSettings = PUBLISHED,
+        drafter: DrafterCheckpoint | None = None,
     ) -> None:
         self._plan, self._bound, self._facts, self._runtime, self._say = plan, bound, facts, runtime, say
+        self._drafts, self._drafter = drafts, drafter
 
     def model(self, checks: Path, *, name: str, context: int, max_streams: int) -> MlxModel[Any]:
         """The model, its rows checked now or by an earlier start whose finding lies in `checks`."""
@@ -51,7 +60,20 @@ class Loading:
 
     def decoder(self, ops: RowOps[A]) -> Decoder[A]:
         """The decoder over some device's operations, all weights read."""
-        return Decoder(ops, self._plan, WeightReader(self._bound, self._facts, self._say, self._plan.tensors.probes))
+        return Decoder(ops, self._plan, self._weights())
+
+    def head(self, decoder: Decoder[A]) -> Head[A] | None:
+        """The draft head: the drafter where there is one, else the model's own where it is stored and wanted."""
+        drafter, weights = self._drafter, self._weights()
+        if drafter is not None:
+            own = DrafterWeights(drafter.bound, drafter.facts, self._say, bits=self._drafts.drafter_bits)
+            return BlockDrafts(decoder, drafter.plan, own, weights, drafter.name)
+        if self._plan.mtp is None or self._drafts.mtp_drafts == 0 or not weights.has_below("mtp."):
+            return None
+        return MtpDrafts(decoder, self._plan, weights)
+
+    def _weights(self) -> WeightReader:
+        return WeightReader(self._bound, self._facts, self._say, self._plan.tensors.probes)
 
     def _fits_unpacked(self) -> bool:
         """Whether all matrices may be held in float32: within 8 GiB and half of the machine's memory."""
@@ -60,12 +82,12 @@ class Loading:
 
     def checked(self, ops: RowOps[A], checks: Path, name: str, context: int, max_streams: int) -> MlxModel[A]:
         """The model over one device's operations, its rows checked."""
-        forward = Forward(self.decoder(ops))
-        plan = self._plan
+        decoder, plan = self.decoder(ops), self._plan
+        forward = Forward(decoder, self.head(decoder))
         wanted = Wanted(plan.max_window, plan.tree_window, BATCH_ROWS, max_streams, SLICE, context)
         identity = self._identity(ops, name)
         finding = self._finding(forward, wanted, identity, checks)
-        limits = self._limits(wanted, finding.allowed)
+        limits = self._limits(wanted, finding.allowed, None if forward.head is None else forward.head.limits)
         return MlxModel(forward, identity, limits, finding.costs, most_lanes=max(64, 2 * max_streams))
 
     def _identity(self, ops: RowOps[A], name: str) -> ModelIdentity:
@@ -86,6 +108,7 @@ class Loading:
             "device": identity.device,
             "kernels": identity.kernels,
             "extra": [list(pair) for pair in identity.extra],
+            "head": [] if forward.head is None else [forward.head.limits.title, forward.head.limits.most],
             "wanted": [wanted.chain, wanted.tree, wanted.batch_rows, wanted.streams, wanted.slice, wanted.context],
         }
         cache = CheckCache(checks)
@@ -99,7 +122,7 @@ class Loading:
         cache.write(key, finding)
         return finding
 
-    def _limits(self, wanted: Wanted, allowed: Allowed) -> ModelLimits:
+    def _limits(self, wanted: Wanted, allowed: Allowed, head: HeadLimits | None) -> ModelLimits:
         return ModelLimits(
             vocabulary=self._plan.head.vocabulary,
             context=wanted.context,
@@ -113,4 +136,5 @@ class Loading:
             sampler_rule=RULE,
             draft_context=allowed.draft_context,
             notes=tuple(allowed.notes),
+            head=head,
         )

@@ -80,7 +80,7 @@ class MlxModel(Generic[A]):
     def open(self, capacity: int) -> Lane:
         """A fresh lane. Raises CapacityError for more tokens than the context or more lanes than there are."""
         self._require_room(capacity)
-        return self._add(self.forward.open(capacity))
+        return self._add(self.forward.open(capacity, drafts=True))
 
     def close(self, lane: Lane) -> None:
         """Free a lane; rows of a launch not yet kept go with it. Raises KeyError for an unknown lane."""
@@ -195,22 +195,31 @@ class MlxModel(Generic[A]):
                 del self._busy[window.lane]
 
     def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
-        """None for each lane: models of this backend have no head of their own yet."""
-        return [None] * len(specs)
+        """Drafts of the head for each lane; None where the lane has no head or nothing was absorbed yet."""
+        return [self._propose(spec) for spec in specs]
+
+    def _propose(self, spec: ProposeSpec) -> Chain | Lattice | None:
+        state, head = self._settled(spec.lane), self.forward.head
+        if head is None or state.head is None:
+            return None
+        check_ids(spec.pending, spec.pending, self._limits.vocabulary)
+        if not 0 < spec.depth <= head.limits.most:
+            raise ValueError(f"{spec.depth} drafts asked of a head that makes 1 to {head.limits.most}")
+        return state.head.propose(spec)
 
     # -- images --------------------------------------------------------------------------------------------------
 
     def export(self, lane: Lane) -> LaneImage:
         """A lane's committed state in host memory."""
-        return image_of(self._settled(lane), self.forward.decoder, self._identity)
+        return image_of(self._settled(lane), self.forward, self._identity)
 
     def restore(self, image: LaneImage, capacity: int) -> Lane:
         """A lane with an exported state. Raises ValueError for another engine's image, CapacityError for no room."""
         self._require_room(capacity)
         if image.length > capacity:
             raise CapacityError(f"An image of {image.length} tokens does not fit a lane of {capacity}.")
-        state = self.forward.open(capacity)
-        load_image(image, state, self.forward.decoder, self._identity)
+        state = self.forward.open(capacity, drafts=True)
+        load_image(image, state, self.forward, self._identity)
         return self._add(state)
 
     def shutdown(self) -> None:

@@ -56,8 +56,8 @@ class RowProbes(Generic[A]):
         """A lane of `length` tokens whose state is random: as good as a prompt for probing rows."""
         lane = self._forward.open(self._capacity)
         generator = np.random.default_rng(length)
-        parts = [self._noise(generator, entry, length) for entry in lane_entries(self._forward.decoder)]
-        load_parts(lane, self._forward.decoder, parts, length)
+        parts = [self._noise(generator, entry, length) for entry in lane_entries(self._forward)]
+        load_parts(lane, self._forward, parts, length)
         return lane
 
     def _noise(self, generator: np.random.Generator, entry: StateEntry, length: int) -> bytes:

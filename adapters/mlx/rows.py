@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.adapters.mlx.states import KeyValues, LayerState
+from tensorfold.adapters.mlx.states import Buffered, KeyValues
 from tensorfold.adapters.mlx.weights import Matrix, Stack
 from tensorfold.domain.families.ops import Attention
 
@@ -141,7 +141,7 @@ class RowOps(Protocol[A]):
         """The inverse of `pack`."""
         ...
 
-    def settle(self, states: Sequence[LayerState[A]]) -> None:
+    def settle(self, states: Sequence[Buffered[A]]) -> None:
         """Wait until these states are computed."""
         ...
 

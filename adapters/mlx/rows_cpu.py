@@ -18,7 +18,7 @@ from tensorfold.adapters.mlx.blocks.key_values_cpu import CpuKeyValues
 from tensorfold.adapters.mlx.rows import Grouped, Product, Step
 from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.adapters.mlx.scans import run_rows
-from tensorfold.adapters.mlx.states import LayerState
+from tensorfold.adapters.mlx.states import Buffered
 from tensorfold.adapters.mlx.weights import Matrix, Stack, as_float32
 from tensorfold.domain.families.ops import Attention
 from tensorfold.kernels.cpu.attention import BlockedAttention
@@ -176,7 +176,7 @@ class CpuRows:
         """The inverse of `pack`."""
         return np.frombuffer(data, dtype).reshape(shape).copy()
 
-    def settle(self, states: Sequence[LayerState[Rows]]) -> None:
+    def settle(self, states: Sequence[Buffered[Rows]]) -> None:
         """Nothing: states are computed as they are written."""
 
     def start(self, rows: Rows) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tensorfold.adapters.mlx.blocks.key_values_library import LibraryKeyValues, array_bytes, array_of
 from tensorfold.adapters.mlx.rows import Grouped, Product, Step
 from tensorfold.adapters.mlx.scans import run_rows
-from tensorfold.adapters.mlx.states import LayerState
+from tensorfold.adapters.mlx.states import Buffered
 from tensorfold.adapters.mlx.weights import Codes, Matrix, Stack, Values
 from tensorfold.domain.families.ops import Attention
 
@@ -219,7 +219,7 @@ class LibraryRows:
         """The inverse of `pack`."""
         return array_of(data, shape, DTYPES[dtype])
 
-    def settle(self, states: Sequence[LayerState[mx.array]]) -> None:
+    def settle(self, states: Sequence[Buffered[mx.array]]) -> None:
         """Evaluate the buffers, so that graphs do not grow from slice to slice."""
         mx.eval([buffer for state in states for buffer in state.buffers()])
 

@@ -16,7 +16,15 @@ A_co = TypeVar("A_co", covariant=True)
 Path = tuple[int, ...]
 
 
-class LayerState(Protocol[A_co]):
+class Buffered(Protocol[A_co]):
+    """What holds arrays."""
+
+    def buffers(self) -> Sequence[A_co]:
+        """Arrays that are to be computed before a prompt goes on, so that graphs do not grow from slice to slice."""
+        ...
+
+
+class LayerState(Buffered[A_co], Protocol[A_co]):
     """State of one op in one lane after `length` committed rows, then those of a launch."""
 
     @property
@@ -46,10 +54,6 @@ class LayerState(Protocol[A_co]):
 
     def held_bytes(self) -> int:
         """Bytes of the buffers."""
-        ...
-
-    def buffers(self) -> Sequence[A_co]:
-        """Arrays that are to be computed before a prompt goes on, so that graphs do not grow from slice to slice."""
         ...
 
 

@@ -7,12 +7,13 @@ from time import perf_counter
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensorfold.adapters.mlx.forward import Forward, LanePart, LaneState
 from tensorfold.adapters.mlx.layouts import lay_out
 from tensorfold.adapters.mlx.row_check import Allowed, Wanted
 from tensorfold.adapters.mlx.row_probes import RowProbes, chain_of
-from tensorfold.application.ports.target_model import ModelCosts
+from tensorfold.application.ports.target_model import ModelCosts, ProposeSpec
 from tensorfold.domain.sampling import Sampling, draw_rows
 
 A = TypeVar("A")
@@ -31,7 +32,27 @@ def measure(forward: Forward[A], wanted: Wanted, allowed: Allowed) -> ModelCosts
     ]
     ids = probes.prompt(min(_SLICE, wanted.context))
     prefill = _best(lambda: probes.absorbed(ids, 0)) / len(ids)
-    return ModelCosts(_ascending(rows_ms), prefill)
+    return ModelCosts(_ascending(rows_ms), prefill, _head_ms(forward, ids))
+
+
+def _head_ms(forward: Forward[A], ids: NDArray[np.int64]) -> tuple[float, ...]:
+    """The time in which the draft head makes 1, 2, ... drafts; of a block one time for every depth."""
+    head = forward.head
+    if head is None:
+        return ()
+    lane = forward.open(len(ids) + head.limits.most + 1, drafts=True)
+    forward.absorb(lane, ids, _SLICE)
+    state = lane.head
+    if state is None:
+        return ()
+
+    def drafted(depth: int) -> float:
+        return _best(lambda: state.propose(ProposeSpec(0, int(ids[0]), depth, Sampling())))
+
+    if head.limits.kind == "lattice":
+        return (drafted(head.limits.most),) * head.limits.most
+    times = [drafted(depth) for depth in range(1, head.limits.most + 1)]
+    return tuple(float(time) for time in np.maximum.accumulate(times))
 
 
 class _Launch(Generic[A]):

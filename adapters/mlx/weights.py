@@ -97,6 +97,10 @@ class WeightReader:
         """Whether the checkpoint fills this slot."""
         return path in self._bound
 
+    def has_below(self, root: str) -> bool:
+        """Whether the checkpoint fills any slot whose path begins so."""
+        return any(path.startswith(root) for path in self._bound)
+
     def matrix(self, path: str) -> Matrix:
         """The matrix of a slot. Raises RefusedError."""
         found = self._bound[path]

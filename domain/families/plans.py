@@ -121,7 +121,8 @@ class MtpHead:
     own readout gave, or its streams. `positions`: rotary positions count the head's own entries, the tokens, or do not
     exist. `zero_first_embedding` feeds zeros for the embedding of its first entry. Drafts are proposed from ids in
     `draft_ids` (half-open spans; empty: all). It shares embedding and head with its model; its slots start with `mtp.`
-    and are all there or all absent.
+    and are all there or all absent. It drafts `max_drafts` by default, and its chain ends before a draft whose
+    probability, or with `whole_run` whose chain's, is below `min_confidence`.
     """
 
     layers: tuple[Layer, ...]
@@ -134,6 +135,8 @@ class MtpHead:
     positions: Literal["entry", "token", "none"]
     zero_first_embedding: bool = False
     max_drafts: int = 3
+    min_confidence: float = 0.0
+    whole_run: bool = False
     draft_ids: tuple[tuple[int, int], ...] = ()
 
 
