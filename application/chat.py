@@ -6,6 +6,7 @@ Everything that can be refused is refused before a reply exists. Knows no HTTP: 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,13 +18,27 @@ from tensorfold.application.replies import GenerationRequest
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.application.text_replies import Reply
-from tensorfold.domain.conversation.efforts import DEFAULT, nearest
+from tensorfold.domain.conversation.efforts import DEFAULT, LEVELS, nearest
 from tensorfold.domain.conversation.message_parts import MessageError
 from tensorfold.domain.conversation.messages import normalise
-from tensorfold.domain.conversation.reply_text import ReplyText
+from tensorfold.domain.conversation.offered_tools import OfferedTools
+from tensorfold.domain.conversation.reply_form import ReplyForm, reply_form
+from tensorfold.domain.conversation.reply_reader import CallsWanted, ReplyReader
+from tensorfold.domain.families.plans import Dialect
 from tensorfold.domain.sampling import Sampling, derive_seed
 
 _EFFORT = "reasoning_effort"
+_THINKING = "enable_thinking"
+_PLAIN = ReplyForm()
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """Ids of a prompt, how the reply to it is read, and whether it leaves a thought open."""
+
+    ids: tuple[int, ...]
+    form: ReplyForm = _PLAIN
+    in_thought: bool = False
 
 
 def default_effort(given: str | None, named: Sequence[str]) -> str | None:
@@ -50,8 +65,12 @@ class ChatService:
         model_names: Sequence[str],
         thinking: bool = True,
         effort: str | None = None,
+        dialect: Dialect | None = None,
     ) -> None:
-        """`thinking` and `effort` are what the template gets when a request says nothing; effort None: medium."""
+        """`thinking` and `effort` are what the template gets when a request says nothing; effort None: medium.
+
+        `dialect` is the family's; what the template was seen to do counts before it.
+        """
         self.model_names = tuple(model_names)
         self._scheduler = scheduler
         self._tokenizer = tokenizer
@@ -59,7 +78,11 @@ class ChatService:
         self._defaults = defaults
         self._clock = clock
         self._thinking = thinking
-        self._efforts = template.traits.efforts
+        dialect = dialect or Dialect()
+        self._form = reply_form(dialect, template.traits)
+        named = template.traits.efforts
+        # A level that an unknown word falls back to cannot be seen from outside: there the family's list knows more.
+        self._efforts = tuple(level for level in LEVELS if level in {*named, *dialect.efforts}) if named else ()
         self.effort = default_effort(effort, self._efforts)
 
     @property
@@ -69,20 +92,29 @@ class ChatService:
 
     def chat(self, order: ChatOrder) -> Reply:
         """Start a chat reply. Raises RequestError or OverloadedError before anything runs."""
-        return self._submit(self.chat_ids(order), order.options, "messages")
+        prompt = self._prompt(order)
+        calls = prompt.form.calls
+        wanted = None
+        if calls is not None and order.tools:
+            wanted = CallsWanted(calls, OfferedTools(order.tools), 1 if order.one_call else None)
+        return self._submit(prompt, order.options, "messages", wanted)
 
     def complete(self, order: CompletionOrder) -> Reply:
         """Start a raw completion. Raises RequestError or OverloadedError before anything runs."""
-        return self._submit(self._completion_ids(order.prompt), order.options, "prompt")
+        return self._submit(_Prompt(self._completion_ids(order.prompt)), order.options, "prompt", None)
 
     def chat_ids(self, order: ChatOrder) -> tuple[int, ...]:
         """The prompt ids a conversation becomes."""
+        return self._prompt(order).ids
+
+    def _prompt(self, order: ChatOrder) -> _Prompt:
         traits = self._template.traits
         if order.tools and not traits.takes_tools:
             raise RequestError(
                 f"The chat template of {self.model_names[0]} ({self._template.source}) renders no tools; send none.",
                 param="tools",
             )
+        variables = self._variables(order)
         try:
             messages = normalise(
                 order.messages,
@@ -90,15 +122,19 @@ class ChatService:
                 user_runs=traits.user_runs,
                 null_content=traits.null_content,
             )
-            rendered = self._template.render(messages, tools=order.tools or None, variables=self._variables(order))
+            text = self._template.render(messages, tools=order.tools or None, variables=variables).text
         except MessageError as refusal:
             raise RequestError(refusal.message, param=refusal.path) from None
         except TemplateError as refusal:
             raise RequestError(refusal.message, param="messages") from None
-        ids = self._encode(rendered.text, "messages")
+        if variables[_THINKING] is False:
+            text = self._form.without_thought(text)
+        ids = self._encode(text, "messages")
         if not ids:
             raise RequestError("The chat template made an empty prompt of these messages.", param="messages")
-        return tuple(ids)
+        if order.as_text:
+            return _Prompt(tuple(ids))
+        return _Prompt(tuple(ids), self._form, self._form.opened(text))
 
     def _encode(self, text: str, param: str) -> list[int]:
         """Ids of a text. One that is far beyond the window is refused unread: encoding it would take minutes."""
@@ -122,7 +158,7 @@ class ChatService:
 
     def _variables(self, order: ChatOrder) -> Mapping[str, Any]:
         """The server's thinking toggle and effort under what the request sets; the effort as the template names it."""
-        variables = {"enable_thinking": self._thinking, **(order.template_variables or {})}
+        variables = {_THINKING: self._thinking, **(order.template_variables or {})}
         asked = variables.get(_EFFORT)
         if isinstance(asked, str):
             variables[_EFFORT] = nearest(asked, self._efforts)
@@ -147,11 +183,17 @@ class ChatService:
             raise RequestError("The prompt is empty; send at least one token.", param="prompt")
         return ids
 
-    def _submit(self, ids: tuple[int, ...], options: ReplyOptions, param: str) -> Reply:
+    @cached_property
+    def _marks(self) -> frozenset[int]:
+        """Special ids whose text the reader of replies needs."""
+        ids = {self._tokenizer.token_id(mark) for mark in self._form.tokens}
+        return frozenset(token for token in ids if token in self._tokenizer.token_bytes.special)
+
+    def _submit(self, prompt: _Prompt, options: ReplyOptions, param: str, calls: CallsWanted | None) -> Reply:
         stops = tuple(stop.encode("utf-8", "replace") for stop in options.stops)
         request = GenerationRequest(
-            prompt=ids,
-            sampling=self._sampling(ids, options),
+            prompt=prompt.ids,
+            sampling=self._sampling(prompt.ids, options),
             max_tokens=options.max_tokens,
             stops=stops,
             ignore_eos=options.ignore_eos,
@@ -160,10 +202,11 @@ class ChatService:
             param=param,
             label=options.label,
         )
+        if prompt.form is not _PLAIN:
+            request = replace(request, marks=self._marks, thoughts=prompt.form.thoughts, in_thought=prompt.in_thought)
         generation = self._scheduler.submit(request)
-        return Reply(
-            generation, ReplyText(self._scheduler.factory.shown_bytes(request), stops), int(self._clock.wall())
-        )
+        shown = self._scheduler.factory.shown_bytes(request)
+        return Reply(generation, ReplyReader(shown, stops, request.splitter(), calls), int(self._clock.wall()))
 
     def _sampling(self, ids: tuple[int, ...], options: ReplyOptions) -> Sampling:
         d = self._defaults

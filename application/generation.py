@@ -98,7 +98,9 @@ class StreamFactory:
 
     def stream(self, request: GenerationRequest) -> Stream:
         """A stream at its start."""
-        gates: list[Gate] = [StopStrings(self.shown_bytes(request), request.stops)] if request.stops else []
+        gates: list[Gate] = []
+        if request.stops:
+            gates.append(StopStrings(self.shown_bytes(request), request.stops, request.splitter()))
         return Stream(
             request.prompt,
             max_tokens=self.reply_limit(request),
@@ -109,11 +111,13 @@ class StreamFactory:
         )
 
     def shown_bytes(self, request: GenerationRequest) -> TokenBytes:
-        """The bytes a reply shows: an end token counts as a token of the reply, its text is not part of it."""
-        ends = self._ends(request)
-        if ends <= self._token_bytes.special:
-            return self._token_bytes
-        return replace(self._token_bytes, special=self._token_bytes.special | ends)
+        """The bytes a reply shows: an end token counts as a token of the reply, its text is not part of it.
+
+        Special ids that the request calls marks are text.
+        """
+        known = self._token_bytes.special
+        special = (known - request.marks) | self._ends(request)
+        return self._token_bytes if special == known else replace(self._token_bytes, special=special)
 
     def _ends(self, request: GenerationRequest) -> frozenset[int]:
         if request.ignore_eos:

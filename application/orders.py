@@ -26,12 +26,18 @@ class ReplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class ChatOrder:
-    """A conversation to continue. `template_variables` are passed to the template as they are."""
+    """A conversation to continue. `template_variables` are passed to the template as they are.
+
+    `one_call` asks for the first of several tool calls alone; `as_text` for the reply as it is written, its reasoning
+    and calls part of the text.
+    """
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] | None = None
     template_variables: Mapping[str, Any] | None = None
     options: ReplyOptions = ReplyOptions()
+    one_call: bool = False
+    as_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tensorfold.domain.conversation.thoughts import ThoughtMarks, ThoughtSplitter
 from tensorfold.domain.sampling import Sampling
 
 
@@ -16,7 +17,8 @@ class GenerationRequest:
     `max_tokens` None means the server's default capped by the room left. `sampling.seed` is already derived.
     `stops` are non-empty byte strings; `ignore_eos` empties the stop-id set; `draft` False is the serial reference.
     `label` names who asked in logs; `background` yields its place in the queue to foreground requests. `stop_ids`
-    replaces the model's end tokens and `audit` asks for fingerprints of the rows: both are for proofs.
+    replaces the model's end tokens and `audit` asks for fingerprints of the rows: both are for proofs. `marks` are
+    special ids that are text of this reply, `thoughts` tell its reasoning, which stops do not search, from its answer.
     """
 
     prompt: tuple[int, ...]
@@ -30,6 +32,13 @@ class GenerationRequest:
     label: str = ""
     stop_ids: frozenset[int] | None = None
     audit: bool = False
+    marks: frozenset[int] = frozenset()
+    thoughts: ThoughtMarks | None = None
+    in_thought: bool = False
+
+    def splitter(self) -> ThoughtSplitter | None:
+        """What tells thought from answer at the reply's start; None when all of it is answer."""
+        return None if self.thoughts is None else ThoughtSplitter(self.thoughts, self.in_thought)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,26 +11,50 @@ from dataclasses import dataclass
 
 from tensorfold.application.generation import Generation
 from tensorfold.application.replies import Cancelled, Ended, Failed, Landed, ReplyStats, token_sha
-from tensorfold.domain.conversation.reply_text import ReplyText
+from tensorfold.domain.conversation.reply_reader import (
+    CallArguments,
+    CallBegin,
+    ReplyPart,
+    ReplyReader,
+    Said,
+    Thought,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """What was added to a tool call: its id and name first, then the JSON of its arguments piece by piece."""
+
+    index: int
+    arguments: str = ""
+    id: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyDelta:
-    """Shown text that a round added, with the ids that landed in it."""
+    """What a round added: answer, reasoning and tool calls, with the ids that landed in it."""
 
     text: str
     reasoning: str
     token_ids: tuple[int, ...]
+    calls: tuple[CallDelta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyDone:
-    """The reply is whole; `text` is what was still held back."""
+    """The reply is whole; `text`, `reasoning` and `calls` are what was still held back.
+
+    `finish_reason` is `stop`, `length`, or `tool_calls` when a reply with a whole call ended by itself.
+    """
 
     finish_reason: str
     stats: ReplyStats
     token_sha: str
     text: str = ""
+    reasoning: str = ""
+    calls: tuple[CallDelta, ...] = ()
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +71,14 @@ ReplyEvent = ReplyDelta | ReplyDone | ReplyError
 class Reply:
     """A running reply, pulled by one reader."""
 
-    __slots__ = ("_generation", "_ids", "_text", "created", "id", "prompt_tokens")
+    __slots__ = ("_generation", "_ids", "_reader", "created", "id", "prompt_tokens")
 
-    def __init__(self, generation: Generation, text: ReplyText, created: int) -> None:
+    def __init__(self, generation: Generation, reader: ReplyReader, created: int) -> None:
         self.id = secrets.token_hex(12)
         self.created = created
         self.prompt_tokens = len(generation.request.prompt)
         self._generation = generation
-        self._text = text
+        self._reader = reader
         self._ids: list[int] = []
 
     @property
@@ -79,10 +103,18 @@ class Reply:
             return None
         if isinstance(event, Landed):
             self._ids += event.ids
-            return ReplyDelta(self._text.feed(event.ids), "", event.ids)
+            return _delta(self._reader.feed(event.ids), event.ids)
         if isinstance(event, Ended):
-            tail = self._text.finish(stopped=event.stop is not None)
-            return ReplyDone(event.reason, event.stats, token_sha(self._ids), tail)
+            tail = _delta(self._reader.finish(stopped=event.stop is not None), ())
+            return ReplyDone(
+                "tool_calls" if event.reason == "stop" and self._reader.whole_calls else event.reason,
+                event.stats,
+                token_sha(self._ids),
+                tail.text,
+                tail.reasoning,
+                tail.calls,
+                self._reader.reasoning_tokens,
+            )
         if isinstance(event, Failed):
             return ReplyError(event.message, event.code)
         assert isinstance(event, Cancelled)
@@ -95,3 +127,19 @@ class Reply:
     def cancel(self) -> None:
         """End the request at its next round; harmless afterwards."""
         self._generation.cancel()
+
+
+def _delta(parts: list[ReplyPart], ids: tuple[int, ...]) -> ReplyDelta:
+    text, reasoning = "", ""
+    calls: list[CallDelta] = []
+    for part in parts:
+        match part:
+            case Said(piece):
+                text += piece
+            case Thought(piece):
+                reasoning += piece
+            case CallBegin(index, name):
+                calls.append(CallDelta(index, "", f"call_{secrets.token_hex(12)}", name))
+            case CallArguments(index, json):
+                calls.append(CallDelta(index, json))
+    return ReplyDelta(text, reasoning, ids, tuple(calls))

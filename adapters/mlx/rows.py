@@ -50,6 +50,10 @@ class RowOps(Protocol[A]):
         """x times each matrix transposed plus its bias, results side by side."""
         ...
 
+    def float32_product(self, matrices: Sequence[Matrix]) -> Product[A]:
+        """The same in float32 whatever the rows' dtype, for choices, whose near ties no rounding may move."""
+        ...
+
     def grouped(self, stack: Stack) -> Grouped[A]:
         """Rows [R, 1 or k, K] times the transposed matrices that integers [R, k] name, plus their biases: [R, k, N]."""
         ...

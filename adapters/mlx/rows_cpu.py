@@ -71,6 +71,13 @@ class CpuRows:
         through_mlx = self._library.product(matrices)
         return lambda rows: self._library.host(through_mlx(mx.array(rows)))
 
+    def float32_product(self, matrices: Sequence[Matrix]) -> Product[Rows]:
+        """As any product, unless matrices stay as stored: those may round rows to their own dtype."""
+        if self._unpack:
+            return self.product(matrices)
+        through_mlx = self._library.float32_product(matrices)
+        return lambda rows: self._library.host(through_mlx(mx.array(rows)))
+
     def grouped(self, stack: Stack) -> Grouped[Rows]:
         """Each pair of row and matrix by itself, always the same product."""
         if not self._unpack:

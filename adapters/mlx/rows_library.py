@@ -43,20 +43,24 @@ class LibraryRows:
             table = self._dense(stored)
             return lambda ids: table[mx.array(ids)].astype(self._dtype)
         words, scales, biases = self._codes(stored)
+        group, bits = stored.group, stored.bits
+        _settle(words, scales, biases)
 
         def look_up(ids: NDArray[np.int64]) -> mx.array:
             at = mx.array(ids)
-            rows = mx.dequantize(words[at], scales[at], biases[at], group_size=stored.group, bits=stored.bits)
+            rows = mx.dequantize(words[at], scales[at], biases[at], group_size=group, bits=bits)
             return rows.astype(self._dtype)
 
         return look_up
 
     def product(self, matrices: Sequence[Matrix]) -> Product[mx.array]:
         """One MLX product for each matrix, results side by side."""
-        parts = [self._one(matrix) for matrix in matrices]
-        if len(parts) == 1:
-            return parts[0]
-        return lambda rows: mx.concatenate([part(rows) for part in parts], axis=-1)
+        return _side_by_side([self._one(matrix) for matrix in matrices])
+
+    def float32_product(self, matrices: Sequence[Matrix]) -> Product[mx.array]:
+        """The same with weights, scales and rows in float32."""
+        exact = self if self.dtype == "float32" and not self._as_stored else LibraryRows("float32")
+        return _side_by_side([exact._one(matrix) for matrix in matrices])
 
     def _one(self, matrix: Matrix) -> Product[mx.array]:
         stored = matrix.stored
@@ -71,12 +75,14 @@ class LibraryRows:
 
             return dense
         words, scales, biases = self._codes(stored)
+        # Captured as numbers: a closure over `stored` would keep the host's copy of the codes beside the device's.
+        group, bits = stored.group, stored.bits
         _settle(words, scales, biases, bias)
 
         def affine(rows: mx.array) -> mx.array:
-            made = mx.quantized_matmul(
-                rows, words, scales, biases, transpose=True, group_size=stored.group, bits=stored.bits
-            ).astype(self._dtype)
+            made = mx.quantized_matmul(rows, words, scales, biases, transpose=True, group_size=group, bits=bits).astype(
+                self._dtype
+            )
             return made if bias is None else made + bias
 
         return affine
@@ -94,6 +100,7 @@ class LibraryRows:
 
         else:
             words, scales, biases = self._codes(stored)
+            group, bits = stored.group, stored.bits
             _settle(words, scales, biases, bias)
 
             def multiply(rows: mx.array, ids: mx.array) -> mx.array:
@@ -104,8 +111,8 @@ class LibraryRows:
                     biases,
                     rhs_indices=ids,
                     transpose=True,
-                    group_size=stored.group,
-                    bits=stored.bits,
+                    group_size=group,
+                    bits=bits,
                 )
 
         def gathered(rows: mx.array, ids: mx.array) -> mx.array:
@@ -234,6 +241,12 @@ class LibraryRows:
     def close(self) -> None:
         """Hand freed buffers back to the system."""
         mx.clear_cache()
+
+
+def _side_by_side(parts: Sequence[Product[mx.array]]) -> Product[mx.array]:
+    if len(parts) == 1:
+        return parts[0]
+    return lambda rows: mx.concatenate([part(rows) for part in parts], axis=-1)
 
 
 def _settle(*arrays: mx.array | None) -> None:

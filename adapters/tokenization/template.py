@@ -13,7 +13,7 @@ from typing import Any
 from tensorfold.adapters.tokenization.render_faults import RenderFaultError, sentence
 from tensorfold.adapters.tokenization.render_limits import RenderLimits
 from tensorfold.adapters.tokenization.renderer import Renderer
-from tensorfold.adapters.tokenization.template_probes import EFFORT, learn_traits
+from tensorfold.adapters.tokenization.template_probes import learn_traits
 from tensorfold.adapters.tokenization.tokenizer_config import (
     CONFIG_NAME,
     DEFAULT,
@@ -41,7 +41,7 @@ class SandboxedTemplate:
             self._renderer.start()
             self._traits = learn_traits(
                 lambda messages, tools, variables: self._text(messages, tools, True, variables),
-                reads_effort=any(EFFORT in source for source in config.templates.values()),
+                tuple(config.templates.values()),
             )
         except RenderFaultError as fault:
             self._renderer.close()

@@ -6,11 +6,13 @@ Refusals by the template are answers. A probe that must be stopped at a limit is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from tensorfold.adapters.tokenization.render_faults import RenderFaultError
+from tensorfold.domain.conversation.dialects import recognised
 from tensorfold.domain.conversation.efforts import LEVELS
+from tensorfold.domain.conversation.reply_form import thought_close
 from tensorfold.domain.conversation.template_traits import TemplateTraits
 
 Messages = Sequence[Mapping[str, Any]]
@@ -32,17 +34,20 @@ _CALL = {"id": "call00001", "type": "function", "function": {"name": _MARK, "arg
 _RESULT = {"role": "tool", "tool_call_id": "call00001", "name": _MARK, "content": "probe"}
 
 
-def learn_traits(render: Render, *, reads_effort: bool = False) -> TemplateTraits:
+def learn_traits(render: Render, sources: Collection[str] = ()) -> TemplateTraits:
     """Facts about the template behind `render`. Raises RenderFaultError when a probe had to be stopped.
 
-    `reads_effort` says whether the template's source names the variable at all: without it no probe is spent on it.
+    `sources` are the template's: no probe is spent on a variable that they do not name, and the marks of a thought are
+    looked for there.
     """
     return TemplateTraits(
         takes_tools=_takes_tools(render),
         late_system=_late_system(render),
         user_runs=_user_runs(render),
         null_content=_null_content(render),
-        efforts=_efforts(render) if reads_effort else (),
+        efforts=_efforts(render) if any(EFFORT in source for source in sources) else (),
+        tool_calls=_tool_calls(render),
+        thought_close=thought_close(sources),
     )
 
 
@@ -69,6 +74,10 @@ def _null_content(render: Render) -> bool:
     if null is None or _MARK not in null:
         return False
     return empty is None or all(null.count(word) <= empty.count(word) for word in ("None", "null"))
+
+
+def _tool_calls(render: Render) -> str:
+    return recognised(_text(render, _called(""), [_TOOL]) or "", _MARK)
 
 
 def _efforts(render: Render) -> tuple[str, ...]:

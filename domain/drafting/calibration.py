@@ -54,14 +54,15 @@ class Calibration:
     def _made(self) -> tuple[list[float], list[float]]:
         """Points of the map: each bin's mean given chance with its share of landed drafts, between (0, 0) and (1, top).
 
-        A bin's share is pulled to what was given; shares that would fall are levelled.
+        A bin's share is pulled to what was given; shares that would fall are levelled, each by what it rests on.
         """
-        xs, ys, low = [0.0], [0.0], 0.0
+        xs, ys, weights, low = [0.0], [0.0], [1e9], 0.0
         for at, high in enumerate((*EDGES, 1.0)):
             middle, tried = (low + high) / 2, self._tried[at] + PRIOR_TRIALS
             xs.append((self._given[at] + PRIOR_TRIALS * middle) / tried)
             ys.append((self._landed[at] + PRIOR_TRIALS * middle) / tried)
+            weights.append(tried)
             low = high
-        xs.append(1.0 + 1e-9)
-        ys.append(min(1.0, ys[-1] + (1.0 - xs[-2])))
-        return xs, levelled(ys)
+        ys = levelled(ys, weights)
+        top = min(1.0, ys[-1] + (1.0 - xs[-1]))
+        return [*xs, 1.0 + 1e-9], [*ys, top]

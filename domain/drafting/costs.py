@@ -85,13 +85,14 @@ def _plausible(rows: int, ms: float) -> bool:
     return rows >= 1 and isfinite(ms) and ms > 0.0
 
 
-def levelled(values: Sequence[float]) -> list[float]:
-    """The nearest never-falling values (least squares): pools of neighbours that would fall take their mean."""
-    pools: list[tuple[float, int]] = []
-    for value in values:
-        total, count = value, 1
-        while pools and pools[-1][0] * count > total * pools[-1][1]:
-            before, width = pools.pop()
-            total, count = total + before, count + width
-        pools.append((total, count))
-    return [total / count for total, count in pools for _ in range(count)]
+def levelled(values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
+    """The nearest never-falling values (least squares): neighbours that would fall take their mean, weighted."""
+    pools: list[tuple[float, float, int]] = []
+    for at, value in enumerate(values):
+        weight = 1.0 if weights is None else weights[at]
+        total, count = value * weight, 1
+        while pools and pools[-1][0] * weight > total * pools[-1][1]:
+            before, heavy, width = pools.pop()
+            total, weight, count = total + before, weight + heavy, count + width
+        pools.append((total, weight, count))
+    return [total / weight for total, weight, count in pools for _ in range(count)]

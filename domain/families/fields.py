@@ -133,6 +133,30 @@ class Fields:
                 )
         return frozenset(listed)
 
+    def only(self, name: str, value: object) -> None:
+        """Refuse a field that is there with any other value than the one a family computes with."""
+        found = self.values.get(name)
+        alike = type(found) is type(value) or (isinstance(found, float) and isinstance(value, int))
+        if found is not None and not (alike and found == value):
+            raise self.refusal(name, f"{shown(value)} in this family")
+
+    def spelled(self, *names: str) -> str:
+        """The first of several spellings of a field that is there; the first of all when none is."""
+        return next((name for name in names if self.has(name)), names[0])
+
+    def integers(self, name: str, least: int, most: int, count: int) -> tuple[int, ...]:
+        """A list of at most `count` integers from `least` to `most`; empty when absent."""
+        value = self.values.get(name)
+        wanted = f"a list of at most {count:,} integers from {least:,} to {most:,}"
+        if value is None:
+            return ()
+        if not isinstance(value, list) or len(value) > count:
+            raise self.refusal(name, wanted)
+        for index, entry in enumerate(value):
+            if isinstance(entry, bool) or not isinstance(entry, int) or not least <= entry <= most:
+                raise ConfigError(f"{self.place} gives {name}[{index}] as {shown(entry)}; it must be {wanted}.")
+        return tuple(value)
+
     def group(self, name: str) -> Fields | None:
         """A nested object, or None when absent."""
         value = self.values.get(name)

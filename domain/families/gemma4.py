@@ -1,4 +1,11 @@
-"""Gemma 4 26B-A4B: sliding and full attention, a dense and a routed branch side by side, a scaled residual."""
+"""The Gemma 4 26B-A4B family: sliding and full attention, a dense and a routed branch side by side, a scaled residual.
+
+Reads config.json only; never a weight, a file or a backend. Other Gemma 4 sizes (per-layer embeddings, shared keys, no
+experts) are refused by the field that tells them apart.
+
+Slots: `layers.N.attention.*`, `layers.N.feed.{dense,routed}.*`. Full layers have no `v`: their values are the raw keys,
+normed. The head is the embedding. Norm weights are plain scales everywhere.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +13,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from tensorfold.domain.families.decoder_fields import (
+    MOST_CONTEXT,
+    MOST_MLP,
+    Decoder,
+    experts,
+    head_dim,
+    heads,
+    layer_count,
+    read_decoder,
+)
+from tensorfold.domain.families.fields import ConfigError, Fields
+from tensorfold.domain.families.formats import Formats, refuse_config
 from tensorfold.domain.families.naming import Named, Names, name_weights
 from tensorfold.domain.families.ops import Attention, MixtureOfExperts, Norm, Rope, Router, SwiGLU
 from tensorfold.domain.families.plan_weights import plan_weights
@@ -19,84 +38,123 @@ from tensorfold.domain.families.plans import (
     Readout,
     Sublayer,
 )
+from tensorfold.domain.families.published import GEMMA4
+from tensorfold.domain.families.rope import read_block, read_partial
 from tensorfold.domain.families.tensors import Source, TensorMap
 
-CONFIG: dict[str, Any] = {
-    "hidden_size": 2816,
-    "num_hidden_layers": 30,
-    "vocab_size": 262144,
-    "full_every": 6,
-    "sliding_window": 1024,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 256,
-    "num_global_key_value_heads": 2,
-    "global_head_dim": 512,
-    "intermediate_size": 2112,
-    "num_experts": 128,
-    "top_k_experts": 8,
-    "moe_intermediate_size": 704,
-    "rms_norm_eps": 1e-6,
-    "sliding_theta": 10_000,
-    "full_theta": 1_000_000,
-    "partial_rotary_factor": 0.25,
-    "final_logit_softcapping": 30.0,
-    "max_position_embeddings": 262144,
-    "eos_token_id": [1, 106, 50],
-}
+MODEL_TYPES = ("gemma4", "gemma4_text")
+CONFIG = GEMMA4
+FORMATS = Formats(
+    "Gemma 4 26B-A4B", "mlx-community/gemma-4-26b-a4b-it-4bit", {"mlx": ((4,), (32, 64))}, router_bits=(8,)
+)
+DIALECT = Dialect(
+    think_open="<|channel>thought\n", think_close="<channel|>", thinking_flag="enable_thinking", tool_calls="gemma4"
+)
+_LAYER_TYPES = ("sliding_attention", "full_attention")
+_PREFIXES = ("model.language_model.", "language_model.model.", "model.", "")
+_IGNORED = ("*vision_tower.*", "*audio_tower.*", "*embed_vision.*", "*embed_audio.*", "*lm_head.*")
 _LAYER = "layers.*"
+_PLAIN = {
+    "attention.pre_norm": "input_layernorm",
+    "attention.post_norm": "post_attention_layernorm",
+    "attention.q": "self_attn.q_proj",
+    "attention.k": "self_attn.k_proj",
+    "attention.v": "self_attn.v_proj",
+    "attention.out": "self_attn.o_proj",
+    "attention.q_norm": "self_attn.q_norm",
+    "attention.k_norm": "self_attn.k_norm",
+    "feed.dense.pre_norm": "pre_feedforward_layernorm",
+    "feed.dense.gate": "mlp.gate_proj",
+    "feed.dense.up": "mlp.up_proj",
+    "feed.dense.down": "mlp.down_proj",
+    "feed.dense.post_norm": "post_feedforward_layernorm_1",
+    "feed.routed.pre_norm": "pre_feedforward_layernorm_2",
+    "feed.routed.router": "router.proj",
+    "feed.routed.post_norm": "post_feedforward_layernorm_2",
+    "feed.post_norm": "post_feedforward_layernorm",
+}
+_VALUES = {
+    "feed.routed.router.input_scale": "router.scale",
+    "feed.routed.router.expert_scale": "router.per_expert_scale",
+    "feed.scale": "layer_scalar",
+}
 
 
-def _expert(part: str, inner: int, experts: int, width: int, cut: tuple[int, int] | None) -> Named:
-    fused = Source(f"{_LAYER}.experts.gate_up_proj", module=False, stored=(experts, 2 * inner, width), cut=cut)
-    stacked = Source(f"{_LAYER}.experts.{part}_proj", module=False)
-    return Named((f"{_LAYER}.experts.switch_glu.{part}_proj", fused if cut else stacked))
+def plan(config: Mapping[str, Any]) -> DecoderPlan:
+    """The decoder a config.json describes. Raises ConfigError with the field, its value and its limit."""
+    decoder = read_decoder(config, MODEL_TYPES, tied=True)
+    fields, norm = decoder.fields, decoder.norm
+    _check_size(fields)
+    full = _full_layers(fields)
+    feed = Sublayer("feed", _branches(decoder), post_norm=norm, scale=True)
+    ops = {kind: _attention(fields, kind, full, norm) for kind in set(full)}
+    mixers = {kind: Sublayer("attention", op, pre_norm=norm, post_norm=norm) for kind, op in ops.items()}
+    bare = DecoderPlan(
+        family="gemma4",
+        model_type=decoder.model_type,
+        width=decoder.width,
+        embedding=Embedding(decoder.vocabulary, decoder.width, multiplier=decoder.width**0.5),
+        layers=tuple((mixers[kind], feed) for kind in full),
+        readout=Readout("norm", norm),
+        head=Head(decoder.vocabulary, tied=True, softcap=fields.number("final_logit_softcapping", 0.0, 1e4, 0.0)),
+        context=decoder.context,
+        activation=decoder.activation,
+        tensors=TensorMap({}),
+        stop_ids=decoder.stop_ids,
+        dialect=DIALECT,
+    )
+    bits, groups = FORMATS.layouts["mlx"]
+    table = TensorMap(
+        name_weights(plan_weights(bare), _names(bare)),
+        prefixes=_PREFIXES,
+        ignored=_IGNORED,
+        bits=bits,
+        groups=groups,
+        router_bits=FORMATS.router_bits,
+    )
+    return replace(bare, tensors=table)
 
 
-def _names(config: Mapping[str, Any]) -> dict[str, Names]:
-    inner, experts, width = config["moe_intermediate_size"], config["num_experts"], config["hidden_size"]
-    return {
-        "embedding": "embed_tokens",
-        "readout.norm": "norm",
-        "layers.*.attention.pre_norm": f"{_LAYER}.input_layernorm",
-        "layers.*.attention.post_norm": f"{_LAYER}.post_attention_layernorm",
-        "layers.*.attention.q": f"{_LAYER}.self_attn.q_proj",
-        "layers.*.attention.k": f"{_LAYER}.self_attn.k_proj",
-        "layers.*.attention.v": f"{_LAYER}.self_attn.v_proj",
-        "layers.*.attention.out": f"{_LAYER}.self_attn.o_proj",
-        "layers.*.attention.q_norm": f"{_LAYER}.self_attn.q_norm",
-        "layers.*.attention.k_norm": f"{_LAYER}.self_attn.k_norm",
-        "layers.*.feed.dense.pre_norm": f"{_LAYER}.pre_feedforward_layernorm",
-        "layers.*.feed.dense.gate": f"{_LAYER}.mlp.gate_proj",
-        "layers.*.feed.dense.up": f"{_LAYER}.mlp.up_proj",
-        "layers.*.feed.dense.down": f"{_LAYER}.mlp.down_proj",
-        "layers.*.feed.dense.post_norm": f"{_LAYER}.post_feedforward_layernorm_1",
-        "layers.*.feed.routed.pre_norm": f"{_LAYER}.pre_feedforward_layernorm_2",
-        "layers.*.feed.routed.router": f"{_LAYER}.router.proj",
-        "layers.*.feed.routed.router.input_scale": Source(f"{_LAYER}.router.scale", module=False),
-        "layers.*.feed.routed.router.expert_scale": Source(f"{_LAYER}.router.per_expert_scale", module=False),
-        "layers.*.feed.routed.experts.gate": _expert("gate", inner, experts, width, (0, inner)),
-        "layers.*.feed.routed.experts.up": _expert("up", inner, experts, width, (inner, 2 * inner)),
-        "layers.*.feed.routed.experts.down": _expert("down", inner, experts, width, None),
-        "layers.*.feed.routed.post_norm": f"{_LAYER}.post_feedforward_layernorm_2",
-        "layers.*.feed.post_norm": f"{_LAYER}.post_feedforward_layernorm",
-        "layers.*.feed.scale": Source(f"{_LAYER}.layer_scalar", module=False),
-    }
+def refuse(config: Mapping[str, Any], backend: str) -> str | None:
+    """Why a backend cannot serve a config, as one sentence that names the fix; None when it can."""
+    return refuse_config(FORMATS, plan, config, backend)
 
 
-def _attention(config: Mapping[str, Any], full: bool, norm: Norm) -> Attention:
-    head_dim = config["global_head_dim"] if full else config["head_dim"]
-    turning = int(head_dim * config["partial_rotary_factor"])
-    rope = Rope(head_dim, float(config["sliding_theta"]))
-    if full:
-        rope = Rope(head_dim, float(config["full_theta"]), "proportional", rotated=turning, denominator=head_dim)
+def _check_size(fields: Fields) -> None:
+    """Refuse the other Gemma 4 sizes and what text alone never needs."""
+    # Left out, these fields mean another size, so they must be there.
+    for name, value in (("hidden_size_per_layer_input", 0), ("enable_moe_block", True), ("attention_k_eq_v", True)):
+        if not fields.has(name):
+            raise fields.refusal(name, f"{str(value).lower()}, as the 26B-A4B has it")
+        fields.only(name, value)
+    for name, alone in (("num_kv_shared_layers", 0), ("use_double_wide_mlp", False), ("attention_bias", False)):
+        fields.only(name, alone)
+    fields.only("tie_word_embeddings", True)
+    fields.only("hidden_activation", "gelu_pytorch_tanh")
+    fields.word("use_bidirectional_attention", ("vision",), "vision")
+
+
+def _full_layers(fields: Fields) -> tuple[bool, ...]:
+    listed = fields.words("layer_types", layer_count(fields), _LAYER_TYPES)
+    if listed is None:
+        raise fields.refusal("layer_types", "a list that names each layer's attention")
+    if listed[-1] != "full_attention":
+        # The reference libraries disagree about such a model.
+        raise fields.refusal("layer_types", "a list that ends with full_attention")
+    return tuple(kind == "full_attention" for kind in listed)
+
+
+def _attention(fields: Fields, full: bool, layers: tuple[bool, ...], norm: Norm) -> Attention:
+    wide = _wide_fields(fields, layers) if full else fields
+    queries, keys = heads(wide)
+    width = head_dim(wide)
     return Attention(
-        heads=config["num_attention_heads"],
-        kv_heads=config["num_global_key_value_heads" if full else "num_key_value_heads"],
-        head_dim=head_dim,
+        heads=queries,
+        kv_heads=keys,
+        head_dim=width,
         scale=1.0,
-        rope=rope,
-        window=0 if full else config["sliding_window"],
+        rope=_rope(fields, full, width),
+        window=0 if full else fields.integer("sliding_window", 1, MOST_CONTEXT),
         q_norm=norm,
         k_norm=norm,
         v_norm=Norm(norm.eps, weight=False),
@@ -104,53 +162,77 @@ def _attention(config: Mapping[str, Any], full: bool, norm: Norm) -> Attention:
     )
 
 
-def plan(config: Mapping[str, Any]) -> DecoderPlan:
-    """The text model."""
-    width, vocabulary, norm = config["hidden_size"], config["vocab_size"], Norm(config["rms_norm_eps"])
+def _wide_fields(fields: Fields, layers: tuple[bool, ...]) -> Fields:
+    """The fields with the full layers' heads, which a config states for all of them or layer by layer."""
+    stated = {"num_key_value_heads": "num_global_key_value_heads", "head_dim": "global_head_dim"}
+    each = fields.group("per_layer_config")
+    if each is None or fields.has("global_head_dim"):
+        found = {name: fields.values.get(other) for name, other in stated.items()}
+        for name, other in stated.items():
+            if found[name] is None:
+                raise fields.refusal(other, f"the full layers' {name}")
+        return Fields(dict(fields.values) | found, fields.place)
+    blocks = [each.group(str(index)) for index, full in enumerate(layers) if full]
+    known = [dict(block.values) for block in blocks if block is not None]
+    if len(known) != len(blocks) or any(block != known[0] or block.keys() != stated.keys() for block in known):
+        raise ConfigError(
+            f"{each.place} must give every full layer the same head_dim and num_key_value_heads and nothing else."
+        )
+    return Fields(dict(fields.values) | known[0], each.place)
+
+
+def _rope(fields: Fields, full: bool, width: int) -> Rope:
+    blocks = fields.group("rope_parameters")
+    name = _LAYER_TYPES[full]
+    block = None if blocks is None else blocks.group(name)
+    if block is None:
+        raise (blocks or fields).refusal(name if blocks else "rope_parameters", "an object of rotary settings")
+    theta = block.number("rope_theta", 1.001, 1e15)
+    if not full:
+        return read_block(block, Rope(width, theta))
+    block.word("rope_type", ("proportional",))
+    turning, _ = read_partial(block, width)
+    factor = block.number("factor", 1e-3, 1e6, 1.0)
+    return Rope(width, theta, "proportional", factor=factor, rotated=turning, denominator=width)
+
+
+def _branches(decoder: Decoder) -> Parallel:
+    fields, norm = decoder.fields, decoder.norm
+    count, chosen = experts(fields, "num_experts", "top_k_experts")
     router = Router(
-        config["num_experts"],
-        config["top_k_experts"],
+        count,
+        chosen,
         "softmax",
         from_residual=True,
         input_norm=Norm(norm.eps, weight=False),
-        input_factor=width**-0.5,
+        input_factor=decoder.width**-0.5,
         input_scale=True,
         expert_scale=True,
     )
-    routed = MixtureOfExperts(router, SwiGLU(config["moe_intermediate_size"], "gelu_tanh"))
-    dense = SwiGLU(config["intermediate_size"], "gelu_tanh")
-    branches = Parallel((Branch("dense", dense, norm, norm), Branch("routed", routed, norm, norm)))
-    feed = Sublayer("feed", branches, post_norm=norm, scale=True)
-    mixers = {
-        full: Sublayer("attention", _attention(config, full, norm), pre_norm=norm, post_norm=norm)
-        for full in (False, True)
+    routed = MixtureOfExperts(router, SwiGLU(fields.integer("moe_intermediate_size", 1, MOST_MLP), "gelu_tanh"))
+    dense = SwiGLU(fields.integer("intermediate_size", 1, MOST_MLP), "gelu_tanh")
+    return Parallel((Branch("dense", dense, norm, norm), Branch("routed", routed, norm, norm)))
+
+
+def _names(plan: DecoderPlan) -> dict[str, Names]:
+    feed = plan.layers[0][1].op
+    assert isinstance(feed, Parallel)
+    routed = feed.branches[1].op
+    assert isinstance(routed, MixtureOfExperts)
+    inner, fused = routed.expert.width, (routed.router.experts, 2 * routed.expert.width, plan.width)
+    return {
+        "embedding": "embed_tokens",
+        "readout.norm": "norm",
+        **{f"{_LAYER}.{slot}": f"{_LAYER}.{name}" for slot, name in _PLAIN.items()},
+        **{f"{_LAYER}.{slot}": Source(f"{_LAYER}.{name}", module=False) for slot, name in _VALUES.items()},
+        f"{_LAYER}.feed.routed.experts.gate": _expert("gate", fused, (0, inner)),
+        f"{_LAYER}.feed.routed.experts.up": _expert("up", fused, (inner, 2 * inner)),
+        f"{_LAYER}.feed.routed.experts.down": _expert("down", (), None),
     }
-    count, every = config["num_hidden_layers"], config["full_every"]
-    bare = DecoderPlan(
-        family="gemma4",
-        model_type="gemma4",
-        width=width,
-        embedding=Embedding(vocabulary, width, multiplier=width**0.5),
-        layers=tuple((mixers[(layer + 1) % every == 0], feed) for layer in range(count)),
-        readout=Readout("norm", norm),
-        head=Head(vocabulary, tied=True, softcap=config["final_logit_softcapping"]),
-        context=config["max_position_embeddings"],
-        activation="bfloat16",
-        tensors=TensorMap({}),
-        stop_ids=frozenset(config["eos_token_id"]),
-        dialect=Dialect(
-            think_open="<|channel>thought\n",
-            think_close="<channel|>",
-            thinking_flag="enable_thinking",
-            tool_calls="gemma4",
-        ),
-    )
-    table = TensorMap(
-        name_weights(plan_weights(bare), _names(config)),
-        prefixes=("model.language_model.", "language_model.model."),
-        ignored=("*vision_tower.*", "*audio_tower.*", "*embed_vision.*", "*embed_audio.*"),
-        bits=(4,),
-        groups=(32, 64),
-        router_bits=(8,),
-    )
-    return replace(bare, tensors=table)
+
+
+def _expert(part: str, fused: tuple[int, ...], cut: tuple[int, int] | None) -> Named:
+    """Experts split as converted, or as first published: gate rows before up rows in one tensor."""
+    name = "gate_up_proj" if cut else f"{part}_proj"
+    published = Source(f"{_LAYER}.experts.{name}", module=False, stored=fused, cut=cut)
+    return Named((f"{_LAYER}.experts.switch_glu.{part}_proj", published))

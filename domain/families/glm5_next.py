@@ -1,4 +1,11 @@
-"""GLM-5.3-Flash: Kimi delta attention and indexed latent attention among four streams, 288 experts."""
+"""The GLM-5.3-Flash family: Kimi delta attention and indexed latent attention among four streams, and experts.
+
+Reads config.json only; never a weight, a file or a backend. Vision parts of a multimodal config are not looked at. No
+part of it knows positions.
+
+Slots: `layers.N.delta.*` or `layers.N.attention.*`, `layers.N.mlp.*`, each with `residual.*` of its streams; `mtp.*`
+for the draft head, a layer with one plain residual. Norm weights are plain scales.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tensorfold.domain.families.naming import Named, Names, name_weights
+from tensorfold.domain.families.decoder_fields import (
+    MOST_CONTEXT,
+    MOST_HEAD_DIM,
+    MOST_HEADS,
+    MOST_KERNEL,
+    MOST_MLP,
+    MOST_WIDTH,
+    Decoder,
+    draft_layers,
+    experts,
+    layer_count,
+    multiple,
+    read_decoder,
+)
+from tensorfold.domain.families.fields import Fields
+from tensorfold.domain.families.formats import Formats, refuse_config
+from tensorfold.domain.families.glm5_next_names import decoder_names
+from tensorfold.domain.families.naming import name_weights
 from tensorfold.domain.families.ops import (
     BlockIndexer,
     KimiDelta,
@@ -26,6 +50,7 @@ from tensorfold.domain.families.plans import (
     Head,
     HyperConnections,
     Layer,
+    License,
     MemoryRule,
     MtpHead,
     Readout,
@@ -33,270 +58,205 @@ from tensorfold.domain.families.plans import (
     Sublayer,
     Tap,
 )
-from tensorfold.domain.families.tensors import Source, TensorMap
+from tensorfold.domain.families.published import GLM5_NEXT
+from tensorfold.domain.families.storage import AFFINE_GROUPS
+from tensorfold.domain.families.tensors import TensorMap
 
-CONFIG: dict[str, Any] = {
-    "hidden_size": 4096,
-    "vocab_size": 154880,
-    "num_hidden_layers": 45,
-    "sparse_attention_layers": [3, 7, 11, 15, 19, 23, 27, 31, 35, 39, 43],
-    "first_k_dense_replace": 3,
-    "intermediate_size": 12288,
-    "moe_intermediate_size": 2048,
-    "n_routed_experts": 288,
-    "num_experts_per_tok": 8,
-    "routed_scaling_factor": 2.5,
-    "num_attention_heads": 64,
-    "q_lora_rank": 1536,
-    "kv_lora_rank": 512,
-    "qk_nope_head_dim": 256,
-    "qk_rope_head_dim": 0,
-    "v_head_dim": 256,
-    "index_n_heads": 32,
-    "index_head_dim": 128,
-    "index_topk": 2048,
-    "index_kpool": 4,
-    "linear_num_heads": 64,
-    "linear_head_dim": 128,
-    "short_conv_kernel_size": 4,
-    "gate_lower_bound": -5.0,
-    "hc_mult": 4,
-    "hc_eps": 1e-6,
-    "hc_sinkhorn_iters": 20,
-    "swiglu_limit": 10.0,
-    "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 1048576,
-    "eos_token_id": [154820, 154827, 154829],
-}
+MODEL_TYPES = ("glm5_next", "glm5_next_text")
+CONFIG = GLM5_NEXT
+FORMATS = Formats(
+    "GLM-5.3-Flash",
+    "Vontra/GLM-5.3-Flash-MLX-4bit-MTP",
+    {"mlx": ((4, 5, 6, 8), AFFINE_GROUPS), "cuda": ((4,), (64,))},
+)
+DIALECT = Dialect(
+    think_open="<think>",
+    think_close="</think>",
+    opened_by_prompt=True,
+    thinks=True,
+    efforts=("low", "high", "max"),
+    tool_calls="arg_key_value",
+)
+MEMORY = MemoryRule(share=0.85, up_to_gib=256)
+_LATENT = ("deepseek_sparse_attention", "indexed_attention", "full_attention")
+_DELTA = ("linear_attention", "kda")
+_NESTED = ("num_heads", "head_dim", "short_conv_kernel_size", "gate_lower_bound")
+_FLAT = ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim", "linear_lower_bound")
+_PREFIXES = ("model.language_model.", "language_model.model.", "language_model.", "model.", "")
+_IGNORED = ("model.visual.*", "visual.*", "vision_model.*", "vision_tower.*")
 
 
-def _either(*names: str | Source) -> Named:
-    return Named(names)
+def plan(config: Mapping[str, Any]) -> DecoderPlan:
+    """The decoder a config.json describes. Raises ConfigError with the field, its value and its limit."""
+    decoder = read_decoder(config, MODEL_TYPES)
+    fields, norm, count = decoder.fields, decoder.norm, layer_count(decoder.fields)
+    kimi, latent = _kimi(fields, norm), _latent(fields, norm)
+    dense, sparse = _mlps(fields)
+    residual = _streams(fields, norm)
+    drafts = draft_layers(fields, "num_nextn_predict_layers")
+    attends, routes = _latent_layers(fields, count), _sparse_layers(fields, count)
 
+    def layer(around: Residual, attending: bool, routing: bool) -> Layer:
+        mixer = Sublayer("attention", latent, around, norm) if attending else Sublayer("delta", kimi, around, norm)
+        return (mixer, Sublayer("mlp", sparse if routing else dense, around, norm))
 
-def _kimi(path: str, module: str, inner: int, kernel: int) -> dict[str, Names]:
-    attention = f"{module}.self_attn"
-    table: dict[str, Names] = {}
-    for index, part in enumerate("qkv"):
-        joint = Source(
-            f"{attention}.conv1d", stored=(3 * inner, 1, kernel), cut=(index * inner, (index + 1) * inner), axis=0
-        )
-        table[f"{path}.{part}"] = f"{attention}.{part}_proj"
-        table[f"{path}.{part}_conv"] = _either(f"{attention}.{part}_conv1d", joint)
-    gates = f"{attention}.forget_gate"
-    return table | {
-        f"{path}.decay_down": _either(f"{attention}.f_a_proj", f"{gates}.f_a_proj"),
-        f"{path}.decay_up": _either(f"{attention}.f_b_proj", f"{gates}.f_b_proj"),
-        f"{path}.gate_down": f"{attention}.g_a_proj",
-        f"{path}.gate_up": f"{attention}.g_b_proj",
-        f"{path}.beta": f"{attention}.b_proj",
-        f"{path}.decay_log": _either(
-            Source(f"{attention}.A_log", module=False),
-            Source(f"{gates}.A_log", module=False),
-            Source(f"{gates}.A", module=False, takes_log=True),
-        ),
-        f"{path}.step_bias": _either(
-            Source(f"{attention}.dt_bias", module=False), Source(f"{gates}.dt_bias", module=False)
-        ),
-        f"{path}.norm": f"{attention}.o_norm",
-        f"{path}.out": f"{attention}.o_proj",
-    }
-
-
-def _latent(config: Mapping[str, Any], path: str, module: str) -> dict[str, Names]:
-    attention, indexer = f"{module}.self_attn", f"{module}.self_attn.indexer"
-    heads, rank = config["num_attention_heads"], config["kv_lora_rank"]
-    keys, values = config["qk_nope_head_dim"], config["v_head_dim"]
-    # In one piece each head's key rows stand before its value rows.
-    joint = Source(f"{attention}.kv_b_proj", stored=(heads * (keys + values), rank), view=(heads, keys + values, rank))
-    return {
-        f"{path}.q_down": f"{attention}.q_a_proj",
-        f"{path}.q_norm": f"{attention}.q_a_layernorm",
-        f"{path}.q_up": f"{attention}.q_b_proj",
-        f"{path}.kv_down": f"{attention}.kv_a_proj_with_mqa",
-        f"{path}.kv_norm": f"{attention}.kv_a_layernorm",
-        f"{path}.key_up": _either(replace(joint, cut=(0, keys)), Source(f"{attention}.embed_q", transposed=True)),
-        f"{path}.value_up": _either(replace(joint, cut=(keys, keys + values)), f"{attention}.unembed_out"),
-        f"{path}.out": f"{attention}.o_proj",
-        f"{path}.indexer.q": f"{indexer}.wq_b",
-        f"{path}.indexer.k": f"{indexer}.wk",
-        f"{path}.indexer.k_norm": f"{indexer}.k_norm",
-        f"{path}.indexer.head_weights": f"{indexer}.weights_proj",
-        f"{path}.indexer.gate": Source(f"{indexer}.index_kpool_compress_gate", module=False),
-        f"{path}.indexer.offsets": Source(f"{indexer}.index_kpool_compress_ape", module=False),
-    }
-
-
-def _moe(path: str, module: str) -> dict[str, Names]:
-    mlp = f"{module}.mlp"
-    table: dict[str, Names] = {
-        f"{path}.router": Named((f"{mlp}.gate",), rule="plain"),
-        f"{path}.router.correction": Source(f"{mlp}.gate.e_score_correction_bias", module=False),
-    }
-    for part in ("gate", "up", "down"):
-        table[f"{path}.{part}"] = f"{mlp}.{part}_proj"
-        table[f"{path}.shared.{part}"] = f"{mlp}.shared_experts.{part}_proj"
-        table[f"{path}.experts.{part}"] = _either(f"{mlp}.experts.{{e}}.{part}_proj", f"{mlp}.switch_mlp.{part}_proj")
-    return table
-
-
-def _streams(path: str, module: str, site: str) -> dict[str, Names]:
-    return {
-        f"{path}.residual.{slot}": _either(
-            Source(f"{module}.hc_{site}_{name}", module=False), Source(f"{module}.{site}_hc.{name}", module=False)
-        )
-        for slot, name in {"projection": "fn", "base": "base", "scale": "scale"}.items()
-    }
-
-
-def _names(config: Mapping[str, Any]) -> dict[str, Names]:
-    count, inner = config["num_hidden_layers"], config["linear_num_heads"] * config["linear_head_dim"]
-    layer, kernel = "layers.*", config["short_conv_kernel_size"]
-    # The head of drafts is the layer after the last one, or a block of its own in later conversions.
-    own, block = f"layers.{count}", "mtp.0.block"
-    head = _merged(_head_layer(config, own), _head_layer(config, block))
-    return {
-        "embedding": "embed_tokens",
-        "readout.norm": "norm",
-        "head": "lm_head",
-        **_kimi(f"{layer}.delta", layer, inner, kernel),
-        **_latent(config, f"{layer}.attention", layer),
-        **_moe(f"{layer}.mlp", layer),
-        **{f"{layer}.{s}.pre_norm": f"{layer}.input_layernorm" for s in ("delta", "attention")},
-        f"{layer}.mlp.pre_norm": f"{layer}.post_attention_layernorm",
-        **_streams(f"{layer}.delta", layer, "attn"),
-        **_streams(f"{layer}.attention", layer, "attn"),
-        **_streams(f"{layer}.mlp", layer, "ffn"),
-        **head,
-        "mtp.embedding_norm": _either(f"{own}.enorm", "mtp.0.enorm"),
-        "mtp.hidden_norm": _either(f"{own}.hnorm", "mtp.0.hnorm"),
-        "mtp.join": _either(f"{own}.eh_proj", "mtp.0.eh_proj"),
-        "mtp.readout.norm": _either(f"{own}.shared_head.norm", "mtp.0.norm"),
-    }
-
-
-def _head_layer(config: Mapping[str, Any], module: str) -> dict[str, Names]:
-    path = "mtp.layers.*"
-    return {
-        **_latent(config, f"{path}.attention", module),
-        **_moe(f"{path}.mlp", module),
-        f"{path}.attention.pre_norm": f"{module}.input_layernorm",
-        f"{path}.mlp.pre_norm": f"{module}.post_attention_layernorm",
-    }
-
-
-def _merged(first: Mapping[str, Names], second: Mapping[str, Names]) -> dict[str, Names]:
-    def listed(names: Names) -> Named:
-        return names if isinstance(names, Named) else Named((names,))
-
-    return {
-        path: replace(listed(names), names=listed(names).names + listed(second[path]).names)
-        for path, names in first.items()
-    }
-
-
-def _mixers(config: Mapping[str, Any], norm: Norm) -> tuple[KimiDelta, LatentAttention]:
-    kimi = KimiDelta(
-        heads=config["linear_num_heads"],
-        head_dim=config["linear_head_dim"],
-        gate_rank=config["linear_head_dim"],
-        conv=ShortConv(config["linear_num_heads"] * config["linear_head_dim"], config["short_conv_kernel_size"]),
-        norm=norm,
-        lower_bound=config["gate_lower_bound"],
+    bare = DecoderPlan(
+        family="glm5_next",
+        model_type=decoder.model_type,
+        width=decoder.width,
+        embedding=Embedding(decoder.vocabulary, decoder.width),
+        layers=tuple(layer(residual, *kinds) for kinds in zip(attends, routes, strict=True)),
+        readout=Readout("stream_mean_norm", norm),
+        head=Head(decoder.vocabulary, decoder.tied),
+        context=decoder.context,
+        activation=decoder.activation,
+        tensors=TensorMap({}),
+        stop_ids=decoder.stop_ids,
+        dialect=DIALECT,
+        mtp=_mtp(decoder, latent, sparse, count) if drafts else None,
+        memory=MEMORY,
+        license=License("MIT"),
     )
+    bits, groups = FORMATS.layouts["mlx"]
+    table = TensorMap(
+        name_weights(plan_weights(bare), decoder_names(kimi, latent, count)),
+        prefixes=_PREFIXES,
+        ignored=_IGNORED if drafts else (*_IGNORED, f"*layers.{count}.*", "*mtp.*"),
+        bits=bits,
+        groups=groups,
+        together=("mtp.",),
+    )
+    return replace(bare, tensors=table)
+
+
+def refuse(config: Mapping[str, Any], backend: str) -> str | None:
+    """Why a backend cannot serve a config, as one sentence that names the fix; None when it can."""
+    return refuse_config(FORMATS, plan, config, backend)
+
+
+def _latent_layers(fields: Fields, count: int) -> tuple[bool, ...]:
+    listed = fields.words("layer_types", count, (*_LATENT, *_DELTA))
+    if listed is not None:
+        return tuple(kind in _LATENT for kind in listed)
+    linear = fields.group("linear_attn_config")
+    if linear is not None and linear.has("full_attn_layers"):
+        full = linear.integers("full_attn_layers", 0, count - 1, count)
+        return tuple(index in full for index in range(count))
+    return tuple(index % 4 == 3 for index in range(count))
+
+
+def _sparse_layers(fields: Fields, count: int) -> tuple[bool, ...]:
+    # Some files list the head of drafts as one layer more.
+    for name in ("mlp_layer_types", "indexer_types"):
+        value = fields.values.get(name)
+        if isinstance(value, list) and len(value) == count + 1:
+            fields = Fields(dict(fields.values) | {name: value[:count]}, fields.place)
+    fields.words("indexer_types", count, ("full",))
+    listed = fields.words("mlp_layer_types", count, ("dense", "sparse"))
+    if listed is not None:
+        return tuple(kind == "sparse" for kind in listed)
+    first = fields.integer("first_k_dense_replace", 0, count)
+    return tuple(index >= first for index in range(count))
+
+
+def _kimi(fields: Fields, norm: Norm) -> KimiDelta:
+    nested = fields.group("linear_attn_config")
+    linear = nested or fields
+    heads, head_dim, kernel, bound = _NESTED if nested else _FLAT
+    count, width = linear.integer(heads, 1, MOST_HEADS), linear.integer(head_dim, 1, MOST_HEAD_DIM)
+    # Without a bound the decay is another function, which only a config that says so may mean.
+    free = not linear.has(bound) and not linear.flag("safe_gate", True)
+    return KimiDelta(
+        heads=count,
+        head_dim=width,
+        gate_rank=width,
+        conv=ShortConv(count * width, linear.integer(kernel, 2, MOST_KERNEL)),
+        norm=norm,
+        lower_bound=None if free else linear.number(bound, -1e3, -1e-3),
+    )
+
+
+def _latent(fields: Fields, norm: Norm) -> LatentAttention:
+    for name in ("mla_use_nope", "index_kpool_always_select_tail", "index_kpool_compress"):
+        fields.only(name, True)
+    fields.only("attention_bias", False)
+    fields.only("qk_rope_head_dim", 0)
+    count = fields.integer("num_attention_heads", 1, MOST_HEADS)
+    fields.only("num_key_value_heads", count)
+    keys = fields.integer("qk_nope_head_dim", 1, MOST_HEAD_DIM)
+    index_heads, index_dim = (
+        fields.integer("index_n_heads", 1, MOST_HEADS),
+        fields.integer("index_head_dim", 1, MOST_HEAD_DIM),
+    )
+    ratio, budget = fields.integer("index_kpool", 1, 1_024), fields.integer("index_topk", 1, MOST_CONTEXT)
+    multiple(fields, "index_topk", budget, ratio, "index_kpool")
     indexer = BlockIndexer(
-        heads=config["index_n_heads"],
-        head_dim=config["index_head_dim"],
-        ratio=config["index_kpool"],
-        budget=config["index_topk"],
-        scale=(config["index_head_dim"] * config["index_n_heads"]) ** -0.5,
+        heads=index_heads,
+        head_dim=index_dim,
+        ratio=ratio,
+        budget=budget,
+        scale=(index_dim * index_heads) ** -0.5,
         pooling="gated",
         query_from="latent",
         k_norm=Norm(1e-6, layer=True),
         head_weights=True,
     )
-    latent = LatentAttention(
-        heads=config["num_attention_heads"],
-        q_rank=config["q_lora_rank"],
-        kv_rank=config["kv_lora_rank"],
-        key_dim=config["qk_nope_head_dim"],
-        rope_dim=config["qk_rope_head_dim"],
-        value_dim=config["v_head_dim"],
-        scale=config["qk_nope_head_dim"] ** -0.5,
+    return LatentAttention(
+        heads=count,
+        q_rank=fields.integer("q_lora_rank", 1, MOST_WIDTH),
+        kv_rank=fields.integer("kv_lora_rank", 1, MOST_WIDTH),
+        key_dim=keys,
+        rope_dim=0,
+        value_dim=fields.integer("v_head_dim", 1, MOST_HEAD_DIM),
+        scale=keys**-0.5,
         q_norm=norm,
         kv_norm=norm,
         indexer=indexer,
     )
-    return kimi, latent
 
 
-def plan(config: Mapping[str, Any]) -> DecoderPlan:
-    """The text model and its head of drafts, which has one plain residual."""
-    width, vocabulary, norm = config["hidden_size"], config["vocab_size"], Norm(config["rms_norm_eps"])
-    residual = HyperConnections(
-        config["hc_mult"],
+def _mlps(fields: Fields) -> tuple[SwiGLU, MixtureOfExperts]:
+    fields.word("hidden_act", ("silu", "swish"), "silu")
+    fields.only("scoring_func", "sigmoid")
+    fields.only("topk_method", "noaux_tc")
+    for name in ("n_group", "topk_group", "n_shared_experts"):
+        fields.only(name, 1)
+    limit = fields.number("swiglu_limit", 0.0, 1e4)
+    count, chosen = experts(fields, "n_routed_experts", "num_experts_per_tok")
+    router = Router(
+        count,
+        chosen,
+        "sigmoid",
+        normalize=fields.flag("norm_topk_prob", True),
+        correction=True,
+        scale=fields.number("routed_scaling_factor", 1e-6, 1e6),
+    )
+    expert = SwiGLU(fields.integer("moe_intermediate_size", 1, MOST_MLP), limit=limit)
+    dense = SwiGLU(fields.integer("intermediate_size", 1, MOST_MLP), limit=limit)
+    return dense, MixtureOfExperts(router, expert, SharedExpert(expert))
+
+
+def _streams(fields: Fields, norm: Norm) -> HyperConnections:
+    fields.only("mhc", True)
+    return HyperConnections(
+        fields.integer("hc_mult", 2, 16),
         "sinkhorn",
         Norm(norm.eps, weight=False),
-        iterations=config["hc_sinkhorn_iters"],
-        eps=config["hc_eps"],
+        iterations=fields.integer("hc_sinkhorn_iters", 1, 1_000),
+        eps=fields.number("hc_eps", 0.0, 1.0),
     )
-    kimi, latent = _mixers(config, norm)
-    limit = config["swiglu_limit"]
-    router = Router(
-        config["n_routed_experts"],
-        config["num_experts_per_tok"],
-        "sigmoid",
-        correction=True,
-        scale=config["routed_scaling_factor"],
-    )
-    expert = SwiGLU(config["moe_intermediate_size"], limit=limit)
-    sparse = MixtureOfExperts(router, expert, SharedExpert(expert))
-    dense = SwiGLU(config["intermediate_size"], limit=limit)
 
-    def layer(index: int, around: Residual) -> Layer:
-        full = index in config["sparse_attention_layers"]
-        mixer = Sublayer("attention", latent, around, norm) if full else Sublayer("delta", kimi, around, norm)
-        mlp = dense if index < config["first_k_dense_replace"] else sparse
-        return (mixer, Sublayer("mlp", mlp, around, norm))
 
-    count = config["num_hidden_layers"]
-    bare = DecoderPlan(
-        family="glm5_next",
-        model_type="glm5_next",
-        width=width,
-        embedding=Embedding(vocabulary, width),
-        layers=tuple(layer(index, residual) for index in range(count)),
-        readout=Readout("stream_mean_norm", norm),
-        head=Head(vocabulary, tied=False),
-        context=config["max_position_embeddings"],
-        activation="bfloat16",
-        tensors=TensorMap({}),
-        stop_ids=frozenset(config["eos_token_id"]),
-        dialect=Dialect(
-            think_open="<think>",
-            think_close="</think>",
-            opened_by_prompt=True,
-            thinks=True,
-            efforts=("low", "high", "max"),
-            tool_calls="arg_key_value",
-        ),
-        mtp=MtpHead(
-            layers=((Sublayer("attention", latent, pre_norm=norm), Sublayer("mlp", sparse, pre_norm=norm)),),
-            tap=Tap(count, "readout"),
-            embedding_norm=norm,
-            hidden_norm=norm,
-            join="concatenate",
-            readout=Readout("norm", norm),
-            feedback="readout",
-            positions="none",
-            zero_first_embedding=True,
-        ),
-        memory=MemoryRule(0.85, 256),
+def _mtp(decoder: Decoder, latent: LatentAttention, sparse: MixtureOfExperts, count: int) -> MtpHead:
+    norm = decoder.norm
+    return MtpHead(
+        layers=((Sublayer("attention", latent, pre_norm=norm), Sublayer("mlp", sparse, pre_norm=norm)),),
+        tap=Tap(count, "readout"),
+        embedding_norm=norm,
+        hidden_norm=norm,
+        join="concatenate",
+        readout=Readout("norm", norm),
+        feedback="readout",
+        positions="none",
+        zero_first_embedding=True,
     )
-    table = TensorMap(
-        name_weights(plan_weights(bare), _names(config)),
-        prefixes=("model.language_model.", "language_model.model.", "language_model.", ""),
-        ignored=("model.visual.*", "vision_model.*"),
-        together=("mtp.",),
-    )
-    return replace(bare, tensors=table)

@@ -44,3 +44,28 @@ def _numbered(name: str | Source, layer: str) -> str | Source:
     if isinstance(name, str):
         return name.replace("*", layer)
     return replace(name, name=name.name.replace("*", layer))
+
+
+def placed(path: str, module: str, table: Mapping[str, Names], *, always: bool = False) -> dict[str, Names]:
+    """The names of one sublayer put below a slot path and a module path.
+
+    `always` makes norms that follow the convolutions' layout always centred: conversions shift none of a draft head.
+    """
+    return {f"{path}.{slot}": _below(module, names, always) for slot, names in table.items()}
+
+
+def either(*names: str | Source) -> Named:
+    """Names tried in this order."""
+    return Named(names)
+
+
+def _below(module: str, names: Names, always: bool) -> Names:
+    if not isinstance(names, Named):
+        return _below_one(module, names)
+    shifts = always and names.centring == "by_conv_layout"
+    inner = tuple(_below_one(module, name) for name in names.names)
+    return replace(names, names=inner, centring="always" if shifts else names.centring)
+
+
+def _below_one(module: str, name: str | Source) -> str | Source:
+    return f"{module}.{name}" if isinstance(name, str) else replace(name, name=f"{module}.{name.name}")

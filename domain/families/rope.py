@@ -20,26 +20,45 @@ _NAMES = ("default", "plain", "linear", "llama3", "yarn")
 _MOST_POSITIONS = 1 << 31
 
 
-def read_rope(config: Fields, dims: int) -> Rope:
+def read_rope(config: Fields, dims: int, *, partial: float = 1.0, theta: float = 10_000.0) -> Rope:
     """The rotary embedding of `dims` dimensions a config describes under `rope_parameters` or `rope_scaling`.
 
-    Raises ConfigError for unknown forms, values out of range and two blocks that disagree.
+    `partial` is the share of each head that `dims` is; `theta` is taken where none is stated, 0 to demand one. Raises
+    ConfigError for unknown forms, values out of range and two blocks that disagree.
     """
-    theta = config.number("rope_theta", 1.001, 1e15, 10_000.0)
-    plain = Rope(dims, theta, interleaved=config.flag("rope_traditional", False))
+    stated = config.number("rope_theta", 1.001, 1e15, theta)
+    plain = Rope(dims, stated, interleaved=config.flag("rope_traditional", False))
     newer, older = config.group("rope_parameters"), config.group("rope_scaling")
-    found = [_form(block, plain) for block in (newer, older) if block is not None]
+    found = [read_block(block, plain, partial) for block in (newer, older) if block is not None]
     if len(found) == 2 and found[0] != found[1]:
         raise ConfigError(
             "config.json's rope_parameters and rope_scaling disagree; keep the one the weights were made for."
         )
-    return found[0] if found else plain
+    rope = found[0] if found else plain
+    if not rope.theta:
+        raise config.refusal("rope_theta", "a number from 1.001 to 1e+15, here or in rope_parameters")
+    return rope
 
 
-def _form(block: Fields, plain: Rope) -> Rope:
+def read_partial(config: Fields, head_dim: int, default: float | None = None) -> tuple[int, float]:
+    """The dims of a head that turn and their share, stated in `rope_parameters` or beside it."""
+    block = next((b for b in map(config.group, ("rope_parameters", "rope_scaling")) if b is not None), config)
+    fields = block if block.has("partial_rotary_factor") else config
+    share = fields.number("partial_rotary_factor", 0.0, 1.0, default)
+    dims = int(head_dim * share)
+    if dims < 2 or dims % 2:
+        raise ConfigError(
+            f"{fields.place} lets {dims} of {head_dim:,} dimensions turn (partial_rotary_factor {share:g}); they must "
+            "be even and at least 2."
+        )
+    return dims, share
+
+
+def read_block(block: Fields, plain: Rope, partial: float = 1.0) -> Rope:
+    """One block of rotary settings over the values of `plain`. Raises ConfigError."""
     name = _form_name(block)
-    if block.number("partial_rotary_factor", 0.0, 1.0, 1.0) != 1.0:
-        raise block.refusal("partial_rotary_factor", "1 in this family")
+    if block.number("partial_rotary_factor", 0.0, 1.0, partial) != partial:
+        raise block.refusal("partial_rotary_factor", f"{partial:g} here")
     rope = replace(plain, theta=block.number("rope_theta", 1.001, 1e15, plain.theta))
     if name in ("default", "plain"):
         return rope

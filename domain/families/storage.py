@@ -92,12 +92,7 @@ def parse_quantization(config: Mapping[str, Any]) -> Quantization | None:
     `quantization` is read first; `quantization_config` alone is read when it has no `quant_method`. Raises ConfigError
     for other formats, by name, and for widths or groups that do not exist.
     """
-    fields = Fields(config)
-    name = "quantization" if fields.has("quantization") else "quantization_config"
-    text = fields.group("text_config")
-    if not fields.has(name) and text is not None and text.has("quantization_config"):
-        fields = text
-    block = fields.group(name)
+    block = quantization_block(config)
     if block is None:
         return None
     if block.has("quant_method"):
@@ -114,6 +109,16 @@ def parse_quantization(config: Mapping[str, Any]) -> Quantization | None:
         if path not in ("bits", "group_size", "mode", "quantize_input") and not _is_note(value)
     }
     return Quantization(default, modules)
+
+
+def quantization_block(config: Mapping[str, Any]) -> Fields | None:
+    """Where a config states how its weights are stored: at the top, or in its text part; None where it does not."""
+    fields = Fields(config)
+    name = "quantization" if fields.has("quantization") else "quantization_config"
+    text = config.get("text_config")
+    if not fields.has(name) and isinstance(text, Mapping) and text.get("quantization_config") is not None:
+        fields = Fields(text, f"{fields.place}'s text_config")
+    return fields.group(name)
 
 
 def affine_layout(words: int, groups: int, inputs: int) -> Layout | None:

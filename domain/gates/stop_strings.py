@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tensorfold.domain.conversation.thoughts import ThoughtSplitter
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.gates.gate import Cut, Finish
 
@@ -91,32 +92,51 @@ class StopMatcher:
 
 
 class StopStrings:
-    """The gate of one reply's stop strings, over the bytes that its tokens show."""
+    """The gate of one reply's stop strings, over the bytes that its tokens show. Thoughts are not searched.
 
-    __slots__ = ("_begun", "_bytes", "_matcher", "_state")
+    `thoughts` tells them apart; without it all is answer.
+    """
 
-    def __init__(self, token_bytes: TokenBytes, stops: Sequence[bytes]) -> None:
+    __slots__ = ("_begun", "_bytes", "_matcher", "_state", "_thoughts")
+
+    def __init__(
+        self, token_bytes: TokenBytes, stops: Sequence[bytes], thoughts: ThoughtSplitter | None = None
+    ) -> None:
         self._bytes = token_bytes
         self._matcher = StopMatcher(stops)
+        self._thoughts = thoughts
         self._state = 0
         self._begun = False
 
     def scan(self, tokens: Sequence[int]) -> Cut | None:
         """The first token that completes a stop string."""
-        state, begun = self._state, self._begun
-        for index, token in enumerate(tokens):
-            data, begun = self._bytes.shown(token, begun)
-            state, match = self._matcher.step(state, data)
-            if match is not None:
-                return Cut(index, finish=Finish.STOP, stop=match.stop)
-        return None
+        return self._walk(tokens, keep=False)
 
     def observe(self, tokens: Sequence[int]) -> None:
         """Move on past tokens that joined the reply."""
-        for token in tokens:
-            data, self._begun = self._bytes.shown(token, self._begun)
-            self._state, _ = self._matcher.step(self._state, data)
+        self._walk(tokens, keep=True)
 
     def room(self) -> int | None:
         """No stop is known before its last token is drawn."""
         return None
+
+    def _walk(self, tokens: Sequence[int], keep: bool) -> Cut | None:
+        """The first cut in tokens. With `keep` all of them are taken note of, whether they hold a stop or not."""
+        state, begun = self._state, self._begun
+        thoughts = self._thoughts if keep or self._thoughts is None else self._thoughts.copy()
+        cut: Cut | None = None
+        for index, token in enumerate(tokens):
+            data, begun = self._bytes.shown(token, begun)
+            for piece in _answers(data, thoughts):
+                state, match = self._matcher.step(state, piece)
+                if match is not None and cut is None:
+                    cut = Cut(index, finish=Finish.STOP, stop=match.stop)
+            if cut is not None and not keep:
+                return cut
+        if keep:
+            self._state, self._begun = state, begun
+        return cut
+
+
+def _answers(data: bytes, thoughts: ThoughtSplitter | None) -> Sequence[bytes]:
+    return (data,) if thoughts is None else [piece for thought, piece in thoughts.feed(data) if not thought]

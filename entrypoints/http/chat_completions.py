@@ -16,10 +16,10 @@ from tensorfold.entrypoints.http.reply_body import chat_body
 CHAT = Shape("chatcmpl-", "chat.completion", "chat.completion.chunk", ChatFrames, chat_body)
 
 
-def read_chat(body: Mapping[str, Any], label: str) -> tuple[ChatRequest, Start]:
-    """A chat request and what starts it."""
+def read_chat(body: Mapping[str, Any], label: str, *, as_text: bool = False) -> tuple[ChatRequest, Start]:
+    """A chat request and what starts it; `as_text` leaves reasoning and calls in the text, for a shape without them."""
     request = read_request(ChatRequest, body)
-    order = request.order(label)
+    order = request.order(label, as_text=as_text)
     return request, lambda chat: chat.chat(order)
 
 

@@ -56,12 +56,14 @@ class ChatRequest(GenerationFields):
         """As its priority says, or because it only asks for a title."""
         return super().in_background if self.priority is not None else is_title_request(self.messages, self.tools)
 
-    def order(self, label: str) -> ChatOrder:
-        """The application's view; `label` names the key that asked."""
+    def order(self, label: str, *, as_text: bool = False) -> ChatOrder:
+        """The application's view; `label` names the key that asked, `as_text` wants the reply as it is written."""
         tools = None if self.tool_choice == "none" or not self.tools else self.tools
         return ChatOrder(
             messages=self.messages,
             tools=tools,
             template_variables=template_variables(self.chat_template_kwargs, self.reasoning_effort),
             options=self.options(label=label),
+            one_call=self.parallel_tool_calls is False,
+            as_text=as_text,
         )

@@ -21,7 +21,7 @@ TEXT = Shape("cmpl-", "text_completion", "text_completion", TextFrames, text_bod
 def read_completion(body: Mapping[str, Any], label: str) -> tuple[GenerationFields, Start]:
     """A text completion and what starts it; with a non-empty `messages` the conversation is continued."""
     if body.get("messages"):
-        return read_chat(body, label)
+        return read_chat(body, label, as_text=True)
     request = read_request(CompletionRequest, body)
     order = request.order(label)
     return request, lambda chat: chat.complete(order)

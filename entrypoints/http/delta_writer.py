@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tensorfold.application.text_replies import ReplyDelta
 from tensorfold.entrypoints.http.envelope import usage
 from tensorfold.entrypoints.http.frames import ChatFrames, TextFrames
@@ -24,13 +26,18 @@ class DeltaWriter:
     def event(self, delta: ReplyDelta) -> bytes:
         """The event of a round; empty when the round shows nothing."""
         self._landed += len(delta.token_ids)
-        if not delta.text and not delta.reasoning:
+        if not delta.text and not delta.reasoning and not delta.calls:
             return b""
-        so_far = usage(self._prompt_tokens, self._landed) if self._counted else None
-        if not delta.reasoning:
-            return self._frames.content(delta.text, so_far)
-        thought = self._frames.reasoning(delta.reasoning, so_far)
-        return thought + self._frames.content(delta.text, so_far) if delta.text else thought
+        return self.shown(delta, usage(self._prompt_tokens, self._landed) if self._counted else None)
+
+    def shown(self, delta: ReplyDelta, so_far: dict[str, Any] | None) -> bytes:
+        """Events of what a delta shows: the reasoning before the answer, the answer before its calls."""
+        frames = self._frames
+        events = [frames.reasoning(delta.reasoning, so_far)] if delta.reasoning else []
+        if delta.text:
+            events.append(frames.content(delta.text, so_far))
+        events += [frames.call(call, so_far) for call in delta.calls]
+        return b"".join(events)
 
     def take(self, deltas: list[ReplyDelta]) -> bool:
         """Write events at once; False, and nothing written, when the client reads too slowly for that."""

@@ -45,7 +45,7 @@ def usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0) -> 
 def final_usage(done: ReplyDone) -> dict[str, Any]:
     """The usage of a whole reply."""
     stats = done.stats
-    return usage(stats.prompt_tokens, stats.completion_tokens, stats.cached_tokens)
+    return usage(stats.prompt_tokens, stats.completion_tokens, stats.cached_tokens, done.reasoning_tokens)
 
 
 def figures(reply: Reply, done: ReplyDone, engine: str, token_ids: Sequence[int] | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tensorfold.application.text_replies import CallDelta
 from tensorfold.entrypoints.http.envelope import Envelope
 
 DONE = b"data: [DONE]\n\n"
@@ -81,6 +82,11 @@ class ChatFrames(Frames):
         """A piece of the reasoning."""
         return self._filled(self._thought, text, usage)
 
+    def call(self, delta: CallDelta, usage: dict[str, Any] | None = None) -> bytes:
+        """A tool call's begin, with its id and whole name, or a piece of its arguments."""
+        chunk = self._head | {"choices": [_chat_choice({"tool_calls": [_call(delta)]})]}
+        return event(chunk if usage is None else chunk | {"usage": usage})
+
     def _choice(self, *, content: str | None = None, finish: str | None = None) -> dict[str, Any]:
         return _chat_choice({} if content is None else {"content": content}, finish)
 
@@ -96,9 +102,20 @@ class TextFrames(Frames):
         """Reasoning of a conversation answered in the text shape."""
         return self.content(text, usage)
 
+    def call(self, delta: CallDelta, usage: dict[str, Any] | None = None) -> bytes:
+        """Never asked for: a conversation answered in the text shape has its calls as text."""
+        raise NotImplementedError
+
     def _choice(self, *, content: str | None = None, finish: str | None = None) -> dict[str, Any]:
         return {"index": 0, "text": content or "", "logprobs": None, "finish_reason": finish}
 
 
 def _chat_choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+
+
+def _call(delta: CallDelta) -> dict[str, Any]:
+    if delta.name is None:
+        return {"index": delta.index, "function": {"arguments": delta.arguments}}
+    function = {"name": delta.name, "arguments": delta.arguments}
+    return {"index": delta.index, "id": delta.id, "type": "function", "function": function}

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tensorfold.application.text_replies import ReplyDelta, ReplyDone, ReplyError
+from tensorfold.application.text_replies import CallDelta, ReplyDelta, ReplyDone, ReplyError
 from tensorfold.entrypoints.http.envelope import Envelope, figures, final_usage
 from tensorfold.entrypoints.http.errors import ended_in_error, overloaded
 from tensorfold.entrypoints.http.gate import CUT
@@ -22,11 +22,12 @@ class ClientLeftError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WholeReply:
-    """All text of a reply and how it ended."""
+    """All of a reply and how it ended. `calls` are what a stream would have sent, in its order."""
 
     text: str
     reasoning: str
     done: ReplyDone
+    calls: tuple[CallDelta, ...] = ()
 
 
 class _Kept:
@@ -36,11 +37,18 @@ class _Kept:
         self._watch = watch
         self.texts: list[str] = []
         self.thoughts: list[str] = []
+        self.called: list[CallDelta] = []
 
     def take(self, deltas: list[ReplyDelta]) -> bool:
         self.texts += [delta.text for delta in deltas]
         self.thoughts += [delta.reasoning for delta in deltas]
+        self.called += [call for delta in deltas for call in delta.calls]
         return True
+
+    def whole(self, done: ReplyDone) -> WholeReply:
+        """The reply that these deltas and its end make."""
+        self.take([ReplyDelta(done.text, done.reasoning, (), done.calls)])
+        return WholeReply("".join(self.texts), "".join(self.thoughts), done, tuple(self.called))
 
     def calls(self) -> bool:
         return self._watch.over
@@ -66,18 +74,31 @@ def _pull(source: Source, wait_s: float, kept: _Kept, watch: Watch) -> WholeRepl
         if isinstance(event, ReplyDelta):
             kept.take([event])
         elif isinstance(event, ReplyDone):
-            return WholeReply("".join(kept.texts) + event.text, "".join(kept.thoughts), event)
+            return kept.whole(event)
         elif isinstance(event, ReplyError):
             raise ended_in_error(event.message, event.code)
     raise ClientLeftError
 
 
 def chat_body(envelope: Envelope, reply: Reply, whole: WholeReply, shown: Shown) -> bytes:
-    """A `chat.completion` object."""
-    message: dict[str, Any] = {"role": "assistant", "content": whole.text}
+    """A `chat.completion` object. A message of calls alone has a null content."""
+    calls = _calls(whole)
+    message: dict[str, Any] = {"role": "assistant", "content": whole.text or (None if calls else "")}
     if whole.reasoning:
         message["reasoning_content"] = whole.reasoning
+    if calls:
+        message["tool_calls"] = calls
     return _body(envelope, {"index": 0, "message": message}, reply, whole, shown)
+
+
+def _calls(whole: WholeReply) -> list[dict[str, Any]]:
+    """The calls as a client of the stream would have put them together."""
+    calls: dict[int, dict[str, Any]] = {}
+    for delta in whole.calls:
+        if delta.name is not None:
+            calls[delta.index] = {"id": delta.id, "type": "function", "function": {"name": delta.name, "arguments": ""}}
+        calls[delta.index]["function"]["arguments"] += delta.arguments
+    return list(calls.values())
 
 
 def text_body(envelope: Envelope, reply: Reply, whole: WholeReply, shown: Shown) -> bytes:

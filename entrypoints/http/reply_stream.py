@@ -113,8 +113,9 @@ class ReplyStream:
     def _whole(self, done: ReplyDone) -> Iterator[bytes]:
         shown, frames = self._shown, self._frames
         total = final_usage(done)
-        if done.text:
-            yield frames.content(done.text, total if shown.usage_in_every_chunk else None)
+        tail = ReplyDelta(done.text, done.reasoning, (), done.calls)
+        if data := self._deltas.shown(tail, total if shown.usage_in_every_chunk else None):
+            yield data
         ids = self._reply.token_ids if shown.token_ids else None
         block = figures(self._reply, done, shown.engine, ids)
         elsewhere = shown.usage_last and not shown.usage_in_every_chunk

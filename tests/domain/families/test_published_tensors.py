@@ -15,8 +15,12 @@ from tensorfold.domain.families.storage import Affine, Dense, Layout, Quantizati
 from tests.domain.families.headers import Headers, header, written
 
 FOUR, WIDE = Layout(4, 64), Layout(8, 64)
-SMALL_QWEN = {"num_hidden_layers": 4, "vocab_size": 1024}
-FLASH = qwen4_exp.CONFIG | SMALL_QWEN | {"num_experts": 3, "ngram_vocab_size_base": 50, "split_ngram_parts": 4}
+SMALL_QWEN = {"num_hidden_layers": 4, "vocab_size": 1024, "eos_token_id": 2}
+FLASH = (
+    qwen4_exp.CONFIG
+    | SMALL_QWEN
+    | {"num_experts": 3, "num_experts_per_tok": 2, "ngram_vocab_size_base": 50, "split_ngram_parts": 4}
+)
 
 
 def original(path: str) -> str:
@@ -136,7 +140,12 @@ def test_flash_next_does_without_constants_and_draft_head() -> None:
     assert plan.tensors.slots.keys() - bound.keys() == {p for p in plan.tensors.slots if p.startswith(absent)}
 
 
-SMALL_NEMOTRON = nemotron_h.CONFIG | {"hybrid_override_pattern": "MEM*E", "n_routed_experts": 4, "vocab_size": 512}
+SMALL_NEMOTRON = nemotron_h.CONFIG | {
+    "hybrid_override_pattern": "MEM*E",
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "vocab_size": 512,
+}
 
 
 def test_nemotron_binds_stacked_with_its_side_file() -> None:
@@ -162,9 +171,10 @@ def test_nemotron_binds_per_expert_without_its_head() -> None:
 
 SMALL_GLM = glm5_next.CONFIG | {
     "num_hidden_layers": 5,
-    "sparse_attention_layers": [3],
     "n_routed_experts": 3,
+    "num_experts_per_tok": 2,
     "vocab_size": 512,
+    "eos_token_id": [2],
 }
 
 
@@ -206,7 +216,13 @@ def test_glm_binds_as_converted_with_split_heads_and_one_convolution() -> None:
     assert bound["layers.4.mlp.residual.base"].module.weight == "language_model.model.layers.4.ffn_hc.base"
 
 
-SMALL_GEMMA = gemma4.CONFIG | {"num_hidden_layers": 6, "num_experts": 4, "vocab_size": 512}
+SMALL_GEMMA = gemma4.CONFIG | {
+    "num_hidden_layers": 6,
+    "layer_types": gemma4.CONFIG["layer_types"][:6],
+    "num_experts": 4,
+    "top_k_experts": 2,
+    "vocab_size": 512,
+}
 
 
 def test_gemma_binds_as_converted_with_an_8_bit_router() -> None:
@@ -231,7 +247,7 @@ def test_gemma_binds_as_first_published_with_fused_experts() -> None:
 
 @pytest.mark.parametrize(("layout", "router"), [(FOUR, FOUR), (Layout(6, 64), WIDE), (Layout(4, 128), WIDE)])
 def test_gemma_refuses_other_layouts(layout: Layout, router: Layout) -> None:
-    plan = gemma4.plan(gemma4.CONFIG | {"num_hidden_layers": 1, "num_experts": 4, "vocab_size": 512})
+    plan = gemma4.plan(SMALL_GEMMA | {"num_hidden_layers": 1, "layer_types": ["full_attention"]})
     tensors = written(plan.tensors, prefix=lambda path: "language_model.model.", layout=layout, router=router)
     with pytest.raises(ConfigError, match="this model is read in"):
         settled(plan, tensors, layout)

@@ -1,3 +1,0 @@
-"""Moved: the family's plan is data of the domain."""
-
-from tensorfold.domain.families.dflash2 import *  # noqa: F403
