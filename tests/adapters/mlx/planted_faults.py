@@ -50,8 +50,8 @@ def drift_when(drifts: Callable[[Parts], bool]) -> Iterator[None]:
     """From the beginning on, launches that `drifts` picks drift."""
     begin = Forward.__init__
 
-    def planted(self: Forward[Any], decoder: Any) -> None:
-        begin(self, decoder)
+    def planted(self: Forward[Any], decoder: Any, head: Any = None) -> None:
+        begin(self, decoder, head)
         _plant(self, drifts)
 
     with mock.patch.object(Forward, "__init__", planted):
