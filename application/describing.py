@@ -1,7 +1,7 @@
 """What `info` and `models` tell: a model from its configuration files alone, and the families with what is here.
 
-No weight is read and no backend is loaded. A family that this version does not serve yet is told from the plain fields
-of its config.json, and says so.
+No weight is read and no backend is loaded. A family that this version does not serve yet is told in the same words, and
+says so.
 """
 
 from __future__ import annotations
@@ -14,27 +14,22 @@ from typing import Any
 from tensorfold.application.catalogue import ModelSources, RepoName, parse_repo
 from tensorfold.application.checkpoint_parts import CONFIG, GENERATION, CheckpointParts
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.domain.families.catalogue import FAMILIES, Family, find, find_checkpoint, unknown
-from tensorfold.domain.families.fields import ConfigError, Fields
+from tensorfold.domain.families import dflash2
+from tensorfold.domain.families.catalogue import (
+    FAMILIES,
+    Family,
+    drafted_family,
+    family_of,
+    find_checkpoint,
+    find_drafter,
+)
+from tensorfold.domain.families.exl3_block import Exl3, parse_exl3
+from tensorfold.domain.families.facts import Facts, State, drafter_parameters, drafter_state, facts
+from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.generation_defaults import GenerationDefaults, read_generation
-from tensorfold.domain.families.listing import Runs, estimated_bytes, experts, first_plan, runs, side_files
-from tensorfold.domain.families.plans import License
+from tensorfold.domain.families.listing import Runs, estimated_bytes, runs, side_files
+from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter, License
 from tensorfold.domain.families.storage import Quantization, parse_quantization
-
-_MOST = 1 << 40
-_EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """Sizes that a config states; None where it does not. `experts` 0: none. `weight_bytes` is an estimate."""
-
-    layers: int | None
-    width: int | None
-    experts: int | None
-    vocabulary: int | None
-    window: int | None
-    weight_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +47,35 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One model. `backends` say who can run it; `defaults` how it is sampled, None where its family is not served."""
+    """One model. `backends` say who can run it; `exl3` is there instead of `quantization` for weights of that form.
+
+    `weight_bytes` is an estimate, None where config.json does not tell widths.
+    """
 
     model: str
     model_type: str
     family: Family
-    geometry: Geometry
+    plan: DecoderPlan
+    facts: Facts
+    weight_bytes: int | None
     quantization: Quantization | None
+    exl3: Exl3 | None
     backends: tuple[Runs, ...]
-    defaults: GenerationDefaults | None
+    defaults: GenerationDefaults
     side_files: tuple[str, ...]
+    here: Here
+    license: License | None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedDrafter:
+    """A drafter, and the family whose published model it fits; None, with no state, where it fits none."""
+
+    model: str
+    drafter: DFlashDrafter
+    target: Family | None
+    parameters: int
+    state: State | None
     here: Here
     license: License | None
 
@@ -73,14 +87,13 @@ class Describer:
         self._sources = sources
         self._parts = parts
 
-    def describe(self, model: str) -> Described:
+    def describe(self, model: str) -> Described | DescribedDrafter:
         """A folder, a repository or a package's model, by its configuration files. Raises RefusedError."""
         config, generation, here = self._read(model)
-        family = find(config.get("model_type"))
-        if family is None:
-            raise RefusedError(unknown(config))
         try:
-            return _described(model, family, config, generation, here)
+            if dflash2.recognises(config):
+                return _described_drafter(model, config, here)
+            return _described(model, config, generation, here)
         except ConfigError as refusal:
             raise RefusedError(refusal.message) from None
 
@@ -136,47 +149,41 @@ def families() -> tuple[Family, ...]:
     return tuple(sorted(FAMILIES, key=lambda family: not family.served))
 
 
-def _described(
-    model: str, family: Family, config: Mapping[str, Any], generation: Mapping[str, Any], here: Here
-) -> Described:
-    # A format that is not read is refused whoever serves the family.
-    quantization = parse_quantization(config)
-    defaults = None
-    geometry = _stated(config)
-    if family.served:
-        plan = first_plan(config)
-        weight_bytes = estimated_bytes(plan, quantization)
-        defaults = read_generation(generation, plan.head.vocabulary)
-        geometry = Geometry(
-            len(plan.layers), plan.width, experts(plan), plan.embedding.vocabulary, plan.context, weight_bytes
-        )
-    listed = find_checkpoint(model.split("@")[0]) or find_checkpoint(model)
+def _described(model: str, config: Mapping[str, Any], generation: Mapping[str, Any], here: Here) -> Described:
+    family = family_of(config)
+    exl3 = parse_exl3(config)
+    # Another format that is not read is refused whoever serves the family.
+    quantization = None if exl3 else parse_quantization(config)
+    plan = family.reader.plan(config)
     return Described(
         model=model,
-        model_type=str(config["model_type"]),
+        model_type=plan.model_type,
         family=family,
-        geometry=geometry,
+        plan=plan,
+        facts=facts(plan),
+        weight_bytes=None if exl3 else estimated_bytes(plan, quantization),
         quantization=quantization,
+        exl3=exl3,
         backends=runs(config),
-        defaults=defaults,
+        defaults=read_generation(generation, plan.head.vocabulary),
         side_files=side_files(config),
         here=here,
-        license=listed[1].license if listed else None,
+        license=_license(model),
     )
 
 
-def _stated(config: Mapping[str, Any]) -> Geometry:
-    """The plain fields of any decoder's config, in the text part where there is one."""
-    top = Fields(config)
-    fields = top.group("text_config") or top
+def _described_drafter(model: str, config: Mapping[str, Any], here: Here) -> DescribedDrafter:
+    target = drafted_family(config)
+    model_plan = target.reader.plan(target.reader.published) if target else None
+    drafter = dflash2.plan(config, model_plan)
+    state = drafter_state(drafter, model_plan) if model_plan else None
+    return DescribedDrafter(model, drafter, target, drafter_parameters(drafter), state, here, _license(model))
 
-    def count(*names: str) -> int | None:
-        return next((fields.integer(name, 0, _MOST) for name in names if fields.has(name)), None)
 
-    return Geometry(
-        count("num_hidden_layers"),
-        count("hidden_size"),
-        count(*_EXPERTS) or 0,
-        count("vocab_size"),
-        count("max_position_embeddings"),
-    )
+def _license(model: str) -> License | None:
+    repo = model.split("@")[0]
+    listed = find_checkpoint(repo) or find_checkpoint(model)
+    if listed is not None:
+        return listed[1].license
+    family = find_drafter(repo)
+    return next((d.license for d in family.drafters if d.repo == repo), None) if family else None

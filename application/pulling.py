@@ -15,9 +15,10 @@ from tensorfold.application.catalogue import ModelSources, OnTransfer, RepoName,
 from tensorfold.application.checkpoint_notes import notes
 from tensorfold.application.checkpoint_parts import CheckpointParts
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.domain.families.catalogue import find, find_drafter, served
+from tensorfold.domain.families import dflash2
+from tensorfold.domain.families.catalogue import drafted_family, find, find_drafter, served
 from tensorfold.domain.families.fields import ConfigError
-from tensorfold.domain.families.listing import first_plan, side_files
+from tensorfold.domain.families.listing import check_served, side_files
 from tensorfold.domain.families.storage import parse_quantization
 
 
@@ -64,19 +65,16 @@ class Puller:
         return Pulled(model, folder, self._parts.size(folder), family.title if family else "", told)
 
     def _check(self, name: RepoName, config: Mapping[str, Any]) -> None:
-        drafts_for = find_drafter(name.repo)
-        if drafts_for is not None and not drafts_for.served:
-            raise RefusedError(
-                f"{name} drafts for {drafts_for.title}, which is not part of this version; it serves: {served()}."
-            )
-        family = find(config.get("model_type"))
         try:
-            if family is not None and family.reader is None:
+            if dflash2.recognises(config):
+                dflash2.plan(config)
+            drafts_for = find_drafter(name.repo) or drafted_family(config)
+            if drafts_for is not None and not drafts_for.served:
                 raise ConfigError(
-                    f"{name} is a {family.title} checkpoint, which is not part of this version; it serves: {served()}."
+                    f"{name} drafts for {drafts_for.title}, which is not part of this version; it serves: {served()}."
                 )
-            if family is not None:
-                first_plan(config)
+            if find(config.get("model_type")) is not None:
+                check_served(str(name), config)
             parse_quantization(config)
         except ConfigError as refusal:
             raise RefusedError(refusal.message) from None

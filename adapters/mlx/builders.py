@@ -7,17 +7,23 @@ from typing import Any, TypeVar
 
 from tensorfold.adapters.mlx.assembly import Assembly, Block
 from tensorfold.adapters.mlx.blocks.attention import AttentionBlock
+from tensorfold.adapters.mlx.blocks.experts import ExpertsBlock
+from tensorfold.adapters.mlx.blocks.feed_forward import FeedForwardBlock
 from tensorfold.adapters.mlx.blocks.gated_delta import GatedDeltaBlock
+from tensorfold.adapters.mlx.blocks.mamba2 import Mamba2Block
 from tensorfold.adapters.mlx.blocks.swiglu import SwigluBlock
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.domain.families.ops import Attention, GatedDelta, Op, SwiGLU
+from tensorfold.domain.families.ops import Attention, FeedForward, GatedDelta, Mamba2, MixtureOfExperts, Op, SwiGLU
 from tensorfold.domain.families.plans import DecoderPlan, Layer, Parallel
 
 A = TypeVar("A")
 Build = Callable[[Assembly[Any], Any, str], Block[Any]]
 BUILDERS: dict[type, Build] = {
     Attention: AttentionBlock,
+    FeedForward: FeedForwardBlock,
     GatedDelta: GatedDeltaBlock,
+    Mamba2: Mamba2Block,
+    MixtureOfExperts: ExpertsBlock,
     SwiGLU: SwigluBlock,
 }
 

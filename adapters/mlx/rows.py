@@ -104,6 +104,10 @@ class RowOps(Protocol[A]):
         """1 / (1 + exp(-x))."""
         ...
 
+    def softmax(self, rows: A) -> A:
+        """exp(x) over its sum along the last axis, in float32."""
+        ...
+
     def gated_silu(self, gate: A, up: A) -> A:
         """gate * sigmoid(gate) * up."""
         ...

@@ -144,6 +144,12 @@ class CpuRows:
         """1 / (1 + exp(-x))."""
         return sigmoid(rows)
 
+    def softmax(self, rows: Rows) -> Rows:
+        """exp(x) over its sum along the last axis."""
+        made: Rows = np.exp(np.ascontiguousarray(rows - rows.max(axis=-1, keepdims=True)))
+        made /= np.add.reduce(made, axis=-1, keepdims=True)
+        return made
+
     def gated_silu(self, gate: Rows, up: Rows) -> Rows:
         """gate * sigmoid(gate) * up."""
         return gated_silu(gate, up)

@@ -188,6 +188,10 @@ class LibraryRows:
         """1 / (1 + exp(-x))."""
         return mx.sigmoid(rows)
 
+    def softmax(self, rows: mx.array) -> mx.array:
+        """exp(x) over its sum along the last axis."""
+        return mx.softmax(rows.astype(mx.float32), axis=-1, precise=True)
+
     def gated_silu(self, gate: mx.array, up: mx.array) -> mx.array:
         """gate * sigmoid(gate) * up."""
         return gate * mx.sigmoid(gate) * up

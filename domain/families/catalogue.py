@@ -1,17 +1,18 @@
 """The families and checkpoints this project lists, as data, and the one way from a config.json to a plan.
 
-Knows names, never files or networks. A family is `served` when its plan module and a backend's builders exist; the
-others are listed so that `models` and `info` can say what is coming, and are refused by name.
+Knows names, never files or networks. Every family has a plan module, so that `models` and `info` tell its facts with no
+backend installed; a backend serves it from the day `served_on` names that backend, and refuses it by name before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tensorfold.domain.families import llama
+from tensorfold.domain.families import dflash2, gemma4, glm5_next, llama, nemotron_h, qwen3_5, qwen4_exp
 from tensorfold.domain.families.fields import ConfigError, shown
+from tensorfold.domain.families.formats import BACKEND_TITLES, Formats
 from tensorfold.domain.families.plans import DecoderPlan, License
 
 Backend = Literal["mlx", "cuda"]
@@ -47,29 +48,43 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A family's plan module: how a config becomes a plan and what is refused."""
+    """A family's plan module: how a config becomes a plan, what is refused, in which formats, and a published config.
+
+    `published` is empty and `formats` None for a family that has no checkpoint of its own.
+    """
 
     plan: Callable[[Mapping[str, Any]], DecoderPlan]
     refuse: Callable[[Mapping[str, Any], str], str | None]
+    formats: Formats | None = None
+    published: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family: its config.json spellings, what is listed of it, how it drafts, and its reader when it is served."""
+    """A family: its config.json spellings, what is listed of it, how it drafts, and how its configs are read.
+
+    `backends` are meant to run it, `served_on` do so in this version. `has_head` says that its listed checkpoints hold
+    a draft head of the model's own. `cuda_ranks` are the numbers of CUDA ranks it may be split over, `cuda_context` the
+    window aimed at there without `--context`, 0 for what fits.
+    """
 
     title: str
     model_types: tuple[str, ...]
     checkpoints: tuple[Checkpoint, ...]
     backends: tuple[Backend, ...]
     drafting: str
+    reader: Reader
+    served_on: tuple[Backend, ...] = ()
     drafters: tuple[Drafter, ...] = ()
     note: str = ""
-    reader: Reader | None = None
+    has_head: bool = False
+    cuda_ranks: tuple[int, ...] = (1, 2)
+    cuda_context: int = 0
 
     @property
     def served(self) -> bool:
         """Whether this version can load it."""
-        return self.reader is not None
+        return bool(self.served_on)
 
 
 LLAMA = Family(
@@ -90,6 +105,7 @@ LLAMA = Family(
     backends=("mlx",),
     drafting="context copies",
     reader=Reader(llama.plan, llama.refuse),
+    served_on=("mlx",),
 )
 
 NEMOTRON = Family(
@@ -98,6 +114,10 @@ NEMOTRON = Family(
     checkpoints=(Checkpoint("Vontra/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-MLX-4bit", ("mlx", "cuda")),),
     backends=("mlx", "cuda"),
     drafting="included MTP head; context copies on MLX",
+    reader=Reader(nemotron_h.plan, nemotron_h.refuse, nemotron_h.FORMATS, nemotron_h.CONFIG),
+    note="the MTP head is a file of its own, mtp-4bit.safetensors, which pull and serve check for",
+    has_head=True,
+    cuda_context=16_384,
 )
 
 QWEN_27B = Family(
@@ -109,7 +129,9 @@ QWEN_27B = Family(
     ),
     backends=("mlx", "cuda"),
     drafting="DFlash2 and context copies",
+    reader=Reader(qwen3_5.plan, qwen3_5.refuse, qwen3_5.FORMATS, qwen3_5.CONFIG),
     drafters=(Drafter("z-lab/Qwen3.8-27B-DFlash2", _CARD, optional_on=("mlx",)),),
+    note="windows of at most 16 rows on M1 to M4",
 )
 
 QWEN_FLASH_NEXT = Family(
@@ -121,6 +143,8 @@ QWEN_FLASH_NEXT = Family(
     ),
     backends=("mlx", "cuda"),
     drafting="included MTP head and context copies",
+    reader=Reader(qwen4_exp.plan, qwen4_exp.refuse, qwen4_exp.FORMATS, qwen4_exp.CONFIG),
+    has_head=True,
 )
 
 GLM_FLASH = Family(
@@ -132,8 +156,12 @@ GLM_FLASH = Family(
     ),
     backends=("mlx", "cuda"),
     drafting="MTP; optional DFlash2 on CUDA",
+    reader=Reader(glm5_next.plan, glm5_next.refuse, glm5_next.FORMATS, glm5_next.CONFIG),
     drafters=(Drafter("incoai/GLM-5.3-Flash-DFlash2", _NON_COMMERCIAL, optional_on=("mlx", "cuda")),),
-    note="MLX needs a Mac with 256 GB; CUDA needs two ranks",
+    note="MLX needs a Mac with 256 GB, of which it takes up to 85%; CUDA needs two ranks",
+    has_head=True,
+    cuda_ranks=(2,),
+    cuda_context=2_051,
 )
 
 GEMMA_26B = Family(
@@ -142,6 +170,7 @@ GEMMA_26B = Family(
     checkpoints=(Checkpoint("mlx-community/gemma-4-26b-a4b-it-4bit", ("mlx",)),),
     backends=("mlx",),
     drafting="context copies",
+    reader=Reader(gemma4.plan, gemma4.refuse, gemma4.FORMATS, gemma4.CONFIG),
 )
 
 FAMILIES: tuple[Family, ...] = (LLAMA, NEMOTRON, QWEN_27B, QWEN_FLASH_NEXT, GLM_FLASH, GEMMA_26B)
@@ -162,22 +191,58 @@ def find_drafter(repo: str) -> Family | None:
     return next((f for f in FAMILIES if any(d.repo == repo for d in f.drafters)), None)
 
 
+def drafted_family(config: Mapping[str, Any]) -> Family | None:
+    """The family whose published model a DFlash2 drafter's config fits; None for other configs and other models."""
+    if not dflash2.recognises(config):
+        return None
+    targets = (f for f in FAMILIES if f.drafters and f.reader.published)
+    return next((f for f in targets if dflash2.refuse(config, f.reader.plan(f.reader.published)) is None), None)
+
+
 def plan_for(config: Mapping[str, Any], backend: str) -> DecoderPlan:
     """The plan of a config.json for a backend. Raises ConfigError when family, backend or a field is refused."""
-    family = find(config.get("model_type"))
-    if family is None:
-        raise ConfigError(unknown(config))
-    if family.reader is None:
-        raise ConfigError(f"{family.title} is not served by this version, which serves: {served()}.")
-    refusal = family.reader.refuse(config, backend)
+    refusal = refusal_of(config, backend)
     if refusal is not None:
         raise ConfigError(refusal)
-    return family.reader.plan(config)
+    return family_of(config).reader.plan(config)
+
+
+def family_of(config: Mapping[str, Any]) -> Family:
+    """The family of a config. Raises ConfigError when there is none."""
+    family = find(config.get("model_type"))
+    if family is None:
+        raise ConfigError(_drafter(config) if dflash2.recognises(config) else unknown(config))
+    return family
+
+
+def refusal_of(config: Mapping[str, Any], backend: str) -> str | None:
+    """Why this version cannot serve a config on a backend, as one sentence; None when it can."""
+    try:
+        family = family_of(config)
+    except ConfigError as error:
+        return error.message
+    if not family.served:
+        return f"{family.title} is not served by this version, which serves: {served()}."
+    # What the family itself refuses stays true in later versions, so it is said first.
+    own = family.reader.refuse(config, backend)
+    if own is None and backend not in family.served_on:
+        able = family.served_on[0]
+        title = BACKEND_TITLES.get(backend, backend)
+        return f"{family.title} is not served on {title} by this version: start with `--backend {able}`."
+    return own
 
 
 def served() -> str:
     """Model types this version serves, as a sentence lists them."""
-    return ", ".join(kind for family in FAMILIES if family.reader is not None for kind in family.model_types)
+    return ", ".join(kind for family in FAMILIES if family.served for kind in family.model_types)
+
+
+def _drafter(config: Mapping[str, Any]) -> str:
+    target = drafted_family(config)
+    whose = f"{target.title}'s drafter" if target else "a drafter of no model listed here"
+    return (
+        f"config.json is that of {whose}, which serves nothing alone: serve the model it drafts for with `--drafter`."
+    )
 
 
 def unknown(config: Mapping[str, Any]) -> str:

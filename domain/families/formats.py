@@ -7,7 +7,7 @@ tensor's header against the same limits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tensorfold.domain.families.exl3_block import parse_exl3
@@ -29,7 +29,7 @@ class Formats:
 
     title: str
     checkpoint: str
-    layouts: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    layouts: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(hash=False)
     plain: tuple[str, ...] = ()
     router_bits: tuple[int, ...] = ()
 
@@ -37,7 +37,8 @@ class Formats:
         """The layouts of a backend in a sentence."""
         bits, groups = self.layouts[backend]
         router = f" with a router in {either(self.router_bits)} bits" if self.router_bits else ""
-        return f"{either(bits)} bits in groups of {either(groups)}{router}"
+        plain = " or plain values" if backend in self.plain else ""
+        return f"{either(bits)} bits in groups of {either(groups)}{router}{plain}"
 
 
 def refuse_config(

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tensorfold.domain.families.catalogue import Backend, find, unknown
+from tensorfold.domain.families.catalogue import Backend, family_of, find, refusal_of, served
+from tensorfold.domain.families.exl3_block import parse_exl3
 from tensorfold.domain.families.fields import ConfigError
-from tensorfold.domain.families.ops import MixtureOfExperts
-from tensorfold.domain.families.plans import DecoderPlan, Parallel
+from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.storage import Layout, Quantization
 from tensorfold.domain.families.tensors import Slot
 
@@ -32,40 +32,38 @@ class Runs:
 
 
 def runs(config: Mapping[str, Any]) -> tuple[Runs, ...]:
-    """What each backend says of a config whose family is served; empty for other configs."""
+    """What each backend says of a config; empty where no family answers to it.
+
+    Of a family that is not served yet the family's own refusals are told: they will hold when it is.
+    """
     family = find(config.get("model_type"))
-    if family is None or family.reader is None:
+    if family is None:
         return ()
-    return tuple(Runs(backend, family.reader.refuse(config, backend) or "") for backend in BACKENDS)
+    found = ((backend, family.reader.refuse(config, backend)) for backend in BACKENDS)
+    return tuple(Runs(backend, own or refusal_of(config, backend) or "") for backend, own in found)
 
 
-def first_plan(config: Mapping[str, Any]) -> DecoderPlan:
-    """The plan of the first backend that can run a served family's config. Raises ConfigError when none can."""
-    family = find(config.get("model_type"))
-    if family is None or family.reader is None:
-        raise ConfigError(unknown(config))
-    refusals = [family.reader.refuse(config, backend) for backend in family.backends]
-    if refusals and None not in refusals:
+def check_served(name: str, config: Mapping[str, Any]) -> None:
+    """Refuse a config that no backend of this version can run, naming the repository. Raises ConfigError."""
+    family = family_of(config)
+    if not family.served and parse_exl3(config) is None:
+        raise ConfigError(
+            f"{name} is a {family.title} checkpoint, which is not part of this version; it serves: {served()}."
+        )
+    refusals = [family.reader.refuse(config, backend) for backend in family.served_on or family.backends]
+    if None not in refusals:
         raise ConfigError(str(refusals[0]))
-    return family.reader.plan(config)
 
 
 def side_files(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Weight files beside the checkpoint's own shards that its family names; none where the plan cannot be made."""
     family = find(config.get("model_type"))
-    if family is None or family.reader is None:
+    if family is None:
         return ()
     try:
         return tuple(file.name for file in family.reader.plan(config).tensors.side_files)
     except ConfigError:
         return ()
-
-
-def experts(plan: DecoderPlan) -> int:
-    """Routed experts of the widest layer; 0 where there are none."""
-    ops = [sublayer.op for layer in plan.layers for sublayer in layer]
-    flat = [op for one in ops for op in ((b.op for b in one.branches) if isinstance(one, Parallel) else (one,))]
-    return max((op.router.experts for op in flat if isinstance(op, MixtureOfExperts)), default=0)
 
 
 def estimated_bytes(plan: DecoderPlan, quantization: Quantization | None) -> int:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensorfold.application.describing import Described, Here
+    from tensorfold.application.describing import Described, DescribedDrafter, Here
+    from tensorfold.domain.families.exl3_block import Exl3
+    from tensorfold.domain.families.plans import License
     from tensorfold.domain.families.storage import Layout, Quantization
 
 NOT_YET = "none: not part of this version"
@@ -29,54 +31,84 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 def info(flags: argparse.Namespace) -> int:
     """Run the command; 0. Raises RefusedError for a model whose family or storage is not known."""
+    from tensorfold.application.describing import Described
     from tensorfold.entrypoints.cli.lines import put
     from tensorfold.entrypoints.container import Container
     from tensorfold.entrypoints.settings import cache_folder
 
     described = Container(cache=cache_folder(os.environ)).describer().describe(flags.model)
     if flags.json:
-        put(json.dumps(_object(described), indent=2))
+        told = _object(described) if isinstance(described, Described) else _drafter_object(described)
+        put(json.dumps(told, indent=2))
         return 0
     put(described.model)
-    for name, value in _lines(described):
+    for name, value in _lines(described) if isinstance(described, Described) else _drafter_lines(described):
         put(f"  {name:14}{value}")
     return 0
 
 
 def _lines(described: Described) -> Iterator[tuple[str, str]]:
-    geometry = described.geometry
+    from tensorfold.entrypoints.cli.sizes import size_lines
+
+    plan = described.plan
     yield "model type", described.model_type
     yield "family", described.family.title
-    for name, count in (
-        ("layers", geometry.layers),
-        ("hidden size", geometry.width),
-        ("experts", geometry.experts),
-        ("vocabulary", geometry.vocabulary),
-    ):
-        yield name, "not stated" if count is None else f"{count:,}" if count else "none"
-    yield "window", "not stated" if geometry.window is None else f"{geometry.window:,} tokens"
-    yield "quantization", _stored_as(described.quantization)
+    (layers, parameters, state) = size_lines(described.facts)
+    yield layers
+    yield "hidden size", f"{plan.width:,}"
+    yield "experts", f"{described.facts.experts:,}" if described.facts.experts else "none"
+    yield "vocabulary", f"{plan.embedding.vocabulary:,}"
+    yield "window", f"{plan.context:,} tokens"
+    yield parameters
+    yield state
+    yield "quantization", _exl3(described.exl3) if described.exl3 else _stored_as(described.quantization)
     yield from _backends(described)
-    if described.defaults is not None:
-        yield "sampling", _sampling(described)
+    yield "sampling", _sampling(described)
     yield "drafting", described.family.drafting
-    if geometry.weight_bytes is not None:
-        yield "weights", f"about {_size(geometry.weight_bytes)}, estimated from config.json"
+    if described.weight_bytes is not None:
+        yield "weights", f"about {_size(described.weight_bytes)}, estimated from config.json"
     if described.side_files:
         yield "side files", ", ".join(described.side_files)
     yield "here", _where(described.here, described.model)
     yield from _template(described.here)
-    if described.license is not None:
-        special = described.license.special
-        yield "licence", described.license.name + (f". {special}" if special else "")
+    yield from _license(described.license)
+
+
+def _drafter_lines(described: DescribedDrafter) -> Iterator[tuple[str, str]]:
+    from tensorfold.entrypoints.cli.sizes import billions, state_words
+
+    drafter = described.drafter
+    yield "drafter", "DFlash2"
+    yield "drafts for", described.target.title if described.target else "no model listed here"
+    yield "layers", f"{len(drafter.layers)}"
+    yield "hidden size", f"{drafter.width:,}"
+    yield "vocabulary", f"{drafter.vocabulary:,}"
+    yield "block", f"{drafter.block} positions, {drafter.block - 1} of them drafts of {drafter.candidates} candidates"
+    yield "reads", f"the model after {', '.join(str(tap.layer) for tap in drafter.taps)} layers"
+    yield "parameters", billions(described.parameters)
+    if described.state is not None:
+        yield "state", state_words(described.state)
+    yield "here", _where(described.here, described.model)
+    yield from _license(described.license)
+
+
+def _license(terms: License | None) -> Iterator[tuple[str, str]]:
+    if terms is not None:
+        yield "licence", terms.name + (f". {terms.special}" if terms.special else "")
 
 
 def _backends(described: Described) -> Iterator[tuple[str, str]]:
     able = [run.backend for run in described.backends if not run.refusal]
-    yield "backends", ", ".join(able) if able else NOT_YET
+    yield "backends", ", ".join(able) if able else NOT_YET if not described.family.served else "none"
     for run in described.backends:
         if run.refusal:
             yield f"not {run.backend}", run.refusal
+
+
+def _exl3(exl3: Exl3) -> str:
+    head = f", head {exl3.head_bits:g}" if exl3.head_bits else ""
+    codebook = f", codebook {exl3.codebook}" if exl3.codebook else ""
+    return f"EXL3, {exl3.bits:g} bits a weight on average{head}{codebook}; experimental"
 
 
 def _stored_as(quantization: Quantization | None) -> str:
@@ -97,7 +129,6 @@ def _sampling(described: Described) -> str:
     from tensorfold.entrypoints.cli.opening import sampling_words
 
     stated = described.defaults
-    assert stated is not None
     return sampling_words(SamplingDefaults(stated.temperature, stated.top_k, stated.top_p, stated.min_p))
 
 
@@ -128,36 +159,65 @@ def _size(count: int) -> str:
 
 
 def _object(described: Described) -> dict[str, Any]:
-    geometry, defaults, quantization = described.geometry, described.defaults, described.quantization
+    from tensorfold.entrypoints.cli.sizes import size_object
+
+    plan, defaults, quantization, exl3 = described.plan, described.defaults, described.quantization, described.exl3
     return {
         "model": described.model,
         "model_type": described.model_type,
         "family": described.family.title,
         "served": described.family.served,
-        "layers": geometry.layers,
-        "hidden_size": geometry.width,
-        "experts": geometry.experts,
-        "vocabulary": geometry.vocabulary,
-        "window": geometry.window,
+        **size_object(described.facts),
+        "hidden_size": plan.width,
+        "experts": described.facts.experts,
+        "vocabulary": plan.embedding.vocabulary,
+        "window": plan.context,
         "quantization": None if quantization is None else _quantization_object(quantization),
+        "exl3": None
+        if exl3 is None
+        else {"bits": exl3.bits, "head_bits": exl3.head_bits or None, "codebook": exl3.codebook or None},
         "backends": [run.backend for run in described.backends if not run.refusal],
         "refusals": {run.backend: run.refusal for run in described.backends if run.refusal},
-        "sampling": None
-        if defaults is None
-        else {
+        "sampling": {
             "temperature": defaults.temperature,
             "top_k": defaults.top_k,
             "top_p": defaults.top_p,
             "min_p": defaults.min_p,
         },
         "drafting": described.family.drafting,
-        "estimated_weight_bytes": geometry.weight_bytes,
+        "estimated_weight_bytes": described.weight_bytes,
         "side_files": list(described.side_files),
-        "complete": described.here.complete,
-        "folder": None if described.here.folder is None else str(described.here.folder),
-        "missing": list(described.here.missing),
-        "license": None if described.license is None else described.license.name,
-        "license_terms": None if described.license is None else described.license.special or None,
+        **_kept(described.here, described.license),
+    }
+
+
+def _drafter_object(described: DescribedDrafter) -> dict[str, Any]:
+    from tensorfold.entrypoints.cli.sizes import state_object
+
+    drafter, target = described.drafter, described.target
+    return {
+        "model": described.model,
+        "drafter": "dflash2",
+        "drafts_for": None if target is None else target.title,
+        "layers": len(drafter.layers),
+        "hidden_size": drafter.width,
+        "vocabulary": drafter.vocabulary,
+        "block": drafter.block,
+        "candidates": drafter.candidates,
+        "taps": [tap.layer for tap in drafter.taps],
+        "parameters": described.parameters,
+        "state": None if described.state is None else state_object(described.state),
+        **_kept(described.here, described.license),
+    }
+
+
+def _kept(here: Here, terms: License | None) -> dict[str, Any]:
+    return {
+        "complete": here.complete,
+        "folder": None if here.folder is None else str(here.folder),
+        "missing": list(here.missing),
+        "license": None if terms is None else terms.name,
+        "license_terms": None if terms is None else terms.special or None,
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,12 +49,26 @@ def _show(family: Family, describer: Describer) -> None:
     backends = " and ".join(_served_on(family)) or NOT_YET
     put(f"{family.title}: {backends}")
     put(f"  model types  {', '.join(family.model_types)}")
-    put(f"  drafting     {family.drafting}" + (f"; {family.note}" if family.note else ""))
+    put(f"  drafting     {family.drafting}")
+    if family.note:
+        put(f"  note         {family.note}")
+    for name, value in _facts(family):
+        put(f"  {name:13}{value}")
     terms = {c.name: c.license for c in family.checkpoints}
+    experimental = {c.name: "EXL3, experimental and not served yet" for c in family.checkpoints if c.experimental}
     summaries = {c.name: c.summary for c in family.checkpoints}
     for name in checkpoints(family):
         listed = name if name in terms else name.split("@")[0]
-        said = [part for part in (summaries[listed], _terms(terms[listed]), _where(describer.here(name))) if part]
+        said = [
+            part
+            for part in (
+                summaries[listed],
+                experimental.get(listed),
+                _terms(terms[listed]),
+                _where(describer.here(name)),
+            )
+            if part
+        ]
         put(f"  {name}: {'; '.join(said)}")
     for drafter in family.drafters:
         put(f"  {drafter.repo}: drafter; {_terms(drafter.license)}; {_where(describer.here(drafter.repo))}")
@@ -61,7 +76,24 @@ def _show(family: Family, describer: Describer) -> None:
 
 
 def _served_on(family: Family) -> list[str]:
-    return [{"mlx": "MLX", "cuda": "CUDA"}[backend] for backend in family.backends] if family.served else []
+    from tensorfold.domain.families.formats import BACKEND_TITLES
+
+    return [BACKEND_TITLES[backend] for backend in family.served_on]
+
+
+def _facts(family: Family) -> Iterator[tuple[str, str]]:
+    """Sizes of the published model, and the formats each backend is meant to read."""
+    from tensorfold.domain.families.facts import facts
+    from tensorfold.domain.families.formats import BACKEND_TITLES
+    from tensorfold.entrypoints.cli.sizes import size_lines
+
+    reader = family.reader
+    if not reader.published or reader.formats is None:
+        return
+    plan = reader.plan(reader.published)
+    yield from size_lines(facts(plan))
+    yield "window", f"{plan.context:,} tokens"
+    yield "formats", "; ".join(f"{BACKEND_TITLES[b]} {reader.formats.words(b)}" for b in reader.formats.layouts)
 
 
 def _terms(terms: License) -> str:
@@ -83,9 +115,10 @@ def _object(family: Family, describer: Describer) -> dict[str, Any]:
         "title": family.title,
         "model_types": list(family.model_types),
         "served": family.served,
-        "backends": list(family.backends) if family.served else [],
+        "backends": list(family.served_on),
         "drafting": family.drafting,
         "note": family.note or None,
+        "facts": _facts_object(family),
         "checkpoints": [
             {
                 "name": name,
@@ -106,6 +139,18 @@ def _object(family: Family, describer: Describer) -> dict[str, Any]:
             for drafter in family.drafters
         ],
     }
+
+
+def _facts_object(family: Family) -> dict[str, Any] | None:
+    from tensorfold.domain.families.facts import facts
+    from tensorfold.entrypoints.cli.sizes import size_object
+
+    reader = family.reader
+    if not reader.published or reader.formats is None:
+        return None
+    plan = reader.plan(reader.published)
+    layouts = {b: {"bits": list(bits), "groups": list(groups)} for b, (bits, groups) in reader.formats.layouts.items()}
+    return {**size_object(facts(plan)), "hidden_size": plan.width, "window": plan.context, "formats": layouts}
 
 
 def _stored(terms: License, here: Here) -> dict[str, Any]:

@@ -39,9 +39,9 @@ def ngram_rows(
     """
     rows: list[int] = []
     offset = 0
-    mixed = wrapped(seen[0] * multipliers[0])
+    mixed = wrapped(int(seen[0]) * multipliers[0])
     for n in range(2, len(multipliers) + 1):
-        mixed ^= wrapped(seen[n - 1] * multipliers[n - 1])
+        mixed ^= wrapped(int(seen[n - 1]) * multipliers[n - 1])
         for _ in range(heads_per_ngram):
             size = table_sizes[len(rows)]
             rows.append(mixed % size + offset)

@@ -11,9 +11,11 @@ import pytest
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.application.catalogue import ModelSources
 from tensorfold.application.checkpoint_parts import CheckpointParts
-from tensorfold.application.describing import Described, Describer, Geometry, Here, checkpoints, families
+from tensorfold.application.describing import Described, DescribedDrafter, Describer, Here, checkpoints, families
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.domain.families.catalogue import FAMILIES, QWEN_27B
+from tensorfold.domain.families import dflash2, glm5_next, nemotron_h, qwen3_5
+from tensorfold.domain.families.catalogue import FAMILIES, GLM_FLASH, QWEN_27B
+from tensorfold.domain.families.exl3_block import Exl3
 from tests.fakes.checkpoints import FakeModelHub, FakeWeightPackage
 from tests.fakes.families import family_with_a_side_file
 from tests.synthetic.servable import SERVABLE, write_servable
@@ -36,7 +38,9 @@ class House:
         self.describer = Describer(sources, CheckpointParts(reader))
 
     def told(self, model: str = "org/model") -> Described:
-        return self.describer.describe(model)
+        found = self.describer.describe(model)
+        assert isinstance(found, Described)
+        return found
 
 
 def test_a_repository_is_told_by_its_configuration(tmp_path: Path) -> None:
@@ -44,11 +48,11 @@ def test_a_repository_is_told_by_its_configuration(tmp_path: Path) -> None:
     told = house.told()
     config = SERVABLE.config()
     assert (told.model_type, told.family.title, told.side_files, told.license) == ("llama", "Llama", (), None)
-    assert told.geometry.layers == config["num_hidden_layers"] and told.geometry.width == config["hidden_size"]
-    assert told.geometry.window == config["max_position_embeddings"] and told.geometry.experts == 0
-    assert told.geometry.weight_bytes == FolderReader().facts(house.model).weight_bytes
+    assert told.facts.layers == config["num_hidden_layers"] and told.plan.width == config["hidden_size"]
+    assert told.plan.context == config["max_position_embeddings"] and told.facts.experts == 0
+    assert told.weight_bytes == FolderReader().facts(house.model).weight_bytes
     assert [run.backend for run in told.backends if not run.refusal] == ["mlx"]
-    assert told.defaults is not None and told.quantization is None
+    assert told.quantization is None and told.exl3 is None
     assert house.hub.fetched == [] and house.hub.asked == {"org/model"}
 
 
@@ -72,16 +76,45 @@ def test_a_packages_model_is_told_before_it_is_fetched(tmp_path: Path, monkeypat
         house.told("demo")
 
 
-def test_a_family_to_come_is_told_by_its_plain_fields(tmp_path: Path) -> None:
-    text = {"num_hidden_layers": 64, "hidden_size": 5120, "vocab_size": 9, "max_position_embeddings": 7}
-    told = House(tmp_path, {"model_type": "qwen3_5", "text_config": text}).told()
-    assert told.geometry == Geometry(64, 5120, 0, 9, 7)
-    assert (told.backends, told.defaults, told.family) == ((), None, QWEN_27B)
+def test_a_family_to_come_is_told_by_its_plan(tmp_path: Path) -> None:
+    config = {"model_type": "qwen3_5", "text_config": qwen3_5.CONFIG, "quantization": {"bits": 4, "group_size": 64}}
+    house = House(tmp_path, config)
+    told = house.told()
+    assert (told.family, told.model_type, told.plan.width) == (QWEN_27B, "qwen3_5", 5120)
+    assert told.facts.state.token == 65_536
+    assert told.weight_bytes is not None and 15e9 < told.weight_bytes < 16e9
+    assert all("is not served by this version" in run.refusal for run in told.backends)
+    assert house.hub.fetched == []
 
 
-def test_fields_that_are_not_stated_are_unknown(tmp_path: Path) -> None:
-    told = House(tmp_path, {"model_type": "nemotron_h", "n_routed_experts": 128}).told()
-    assert told.geometry == Geometry(None, None, 128, None, None)
+def test_weights_in_exl3_are_told_with_their_branch_and_refused(tmp_path: Path) -> None:
+    block = {"quant_method": "exl3", "bits": 4.0, "head_bits": 6, "codebook": "mcg"}
+    house = House(tmp_path, qwen3_5.CONFIG | {"quantization_config": block})
+    house.hub.folders["turboderp/Qwen3.8-27B-exl3@4.00bpw"] = house.model
+    told = house.told("turboderp/Qwen3.8-27B-exl3@4.00bpw")
+    assert (told.exl3, told.quantization, told.weight_bytes) == (Exl3(4.0, 6.0, 0.0, "mcg"), None, None)
+    assert {"in EXL3 is experimental and not served by this version" in run.refusal for run in told.backends} == {True}
+    assert told.license is not None and house.hub.fetched == []
+
+
+def test_a_side_file_is_told_before_the_family_is_served(tmp_path: Path) -> None:
+    assert House(tmp_path, nemotron_h.CONFIG).told().side_files == ("mtp-4bit.safetensors",)
+
+
+def test_a_drafter_is_told_with_the_model_it_fits(tmp_path: Path) -> None:
+    house = House(tmp_path, dflash2.GLM_CONFIG)
+    house.hub.folders["incoai/GLM-5.3-Flash-DFlash2"] = house.model
+    told = house.describer.describe("incoai/GLM-5.3-Flash-DFlash2")
+    assert isinstance(told, DescribedDrafter)
+    assert (told.target, told.drafter.taps[0].form) == (GLM_FLASH, "stream_mean")
+    assert told.state is not None and told.state.window == 2047
+    assert told.license is not None and "commercially" in told.license.special
+
+
+def test_a_drafter_of_no_listed_model_is_told_without_one(tmp_path: Path) -> None:
+    told = House(tmp_path, dflash2.CONFIG | {"hidden_size": 4096}).describer.describe("org/model")
+    assert isinstance(told, DescribedDrafter)
+    assert (told.target, told.state, told.license) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +122,9 @@ def test_fields_that_are_not_stated_are_unknown(tmp_path: Path) -> None:
     [
         ({}, "config.json lacks model_type"),
         ({"model_type": "bert"}, "model_type is 'bert', which is no family known here; this version serves: llama"),
-        ({"model_type": "qwen3_5", "hidden_size": "x"}, "hidden_size"),
-        ({"model_type": "qwen3_5", "quantization_config": {"quant_method": "fp8"}}, "quant_method 'fp8'"),
+        (qwen3_5.CONFIG | {"hidden_size": "x"}, "hidden_size"),
+        (glm5_next.CONFIG | {"quantization_config": {"quant_method": "fp8"}}, "quant_method 'fp8'"),
+        ({"architectures": ["DFlash2DraftModel"]}, "lacks hidden_size"),
         (SERVABLE.config() | {"quantization": {"bits": 7, "group_size": 64}}, "bits"),
         (SERVABLE.config() | {"vocab_size": 0}, "vocab_size"),
     ],

@@ -12,6 +12,7 @@ from tensorfold.application.catalogue import ModelSources
 from tensorfold.application.checkpoint_parts import CheckpointParts
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.pulling import Pulled, Puller
+from tensorfold.domain.families import dflash2, qwen3_5
 from tensorfold.domain.families.storage import TensorHeader
 from tests.fakes.checkpoints import FakeCheckpointReader, FakeModelHub, FakeWeightPackage
 from tests.fakes.families import family_with_a_side_file
@@ -59,10 +60,22 @@ def test_a_model_type_of_no_family_may_be_a_drafter(tmp_path: Path) -> None:
     assert pulled.notes == ("its model_type 'dflash' is no family of this version; it may be a drafter",)
 
 
+def test_a_drafter_of_no_listed_model_is_pulled_and_called_one(tmp_path: Path) -> None:
+    pulled = House(tmp_path, {"o/n": dflash2.CONFIG | {"hidden_size": 4096}}).pull("o/n")
+    assert (pulled.family, pulled.notes) == ("", ("it is a DFlash2 drafter for no model listed here",))
+
+
 @pytest.mark.parametrize(
     ("name", "config", "says"),
     [
         ("o/n", {"model_type": "nemotron_h"}, "o/n is a Nemotron 3.5 Lightning checkpoint, which is not part of this"),
+        (
+            "turboderp/Qwen3.8-27B-exl3",
+            qwen3_5.CONFIG | {"quantization_config": {"quant_method": "exl3", "bits": 3.0}},
+            "Qwen3.8-27B in EXL3 is experimental and not served by this version: use Vontra/Qwen3.8-27B-MLX-4bit.",
+        ),
+        ("o/n", dflash2.CONFIG, "o/n drafts for Qwen3.8-27B, which is not part of this version; it serves: llama"),
+        ("o/n", dflash2.CONFIG | {"is_causal": 2}, "is_causal as 2"),
         (
             "o/n",
             {"model_type": "gemma4"},

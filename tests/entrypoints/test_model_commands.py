@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from tensorfold.domain.families import dflash2, qwen4_exp
 from tests.adapters.huggingface.hubs import REPO, config_of
+from tests.domain.families.sheet_facts import FACTS
 from tests.end_to_end.commands import Ran
 from tests.end_to_end.hub_place import FILES, WEIGHT_BYTES, Place, place
 
@@ -58,11 +60,13 @@ def test_info_tells_a_repository_line_by_line(here: Place) -> None:
         "org/model",
         "  model type    llama",
         "  family        Llama",
-        "  layers        2",
+        "  layers        2: 2 attention, 2 gated MLP",
         "  hidden size   64",
         "  experts       none",
         f"  vocabulary    {json.loads(FILES['config.json'])['vocab_size']:,}",
         "  window        512 tokens",
+        "  parameters    78,848",
+        "  state         512 bytes a token",
         "  quantization  none: plain values",
         "  backends      mlx",
         "  not cuda      Llama models are served by MLX alone, not by cuda: start with `--backend mlx`.",
@@ -108,15 +112,46 @@ def test_info_tells_how_weights_are_stored_and_replies_sampled(here: Place) -> N
     assert whole["sampling"] == {"temperature": 0.7, "top_k": 20, "top_p": 0.8, "min_p": 0.05}
 
 
-def test_info_tells_a_family_to_come_from_its_plain_fields(here: Place) -> None:
-    here.hub.add(
-        REPO, {"config.json": config_of(FILES, model_type="nemotron_h", n_routed_experts=128, hidden_size=None)}
-    )
-    told = lines(here.here("info", REPO))
-    assert "  family        Nemotron 3.5 Lightning" in told and "  experts       128" in told
-    assert "  hidden size   not stated" in told
-    assert "  backends      none: not part of this version" in told
-    assert parsed(here.here("info", REPO, "--json"))["served"] is False
+def test_info_tells_every_listed_family_by_the_facts_of_its_sheet(here: Place) -> None:
+    for told in FACTS:
+        here.hub.add(REPO, {"config.json": json.dumps(told.config).encode()})
+        said = lines(here.here("info", REPO))
+        assert [line for line in told.lines if line not in said] == []
+        assert "  backends      none: not part of this version" in said
+    assert here.hub.weights_asked() == 0
+
+
+def test_info_tells_a_branch_of_weights_in_exl3_and_asks_for_its_config_alone(here: Place) -> None:
+    block = {"quant_method": "exl3", "bits": 3.05, "head_bits": 5, "codebook": "mul1"}
+    here.hub.add(REPO, {"config.json": json.dumps(qwen4_exp.CONFIG | {"quantization_config": block}).encode()})
+    said = lines(here.here("info", REPO))
+    assert "  quantization  EXL3, 3.05 bits a weight on average, head 5, codebook mul1; experimental" in said
+    refusal = "Qwen3.8 Flash Next in EXL3 is experimental and not served by this version: use "
+    assert f"  not cuda      {refusal}Vontra/Qwen3.8-Flash-Next-MLX-4bit-MTP." in said
+    assert parsed(here.here("info", REPO, "--json"))["exl3"] == {"bits": 3.05, "head_bits": 5.0, "codebook": "mul1"}
+    for command in ("pull", "serve"):
+        ran = here.here(command, REPO)
+        assert (ran.refusal_faults() == [] and REPO in ran.err) or "Flash Next" in ran.err
+    assert here.hub.weights_asked() == 0
+
+
+def test_info_tells_a_drafter_by_the_model_it_drafts_for(here: Place) -> None:
+    here.hub.add(REPO, {"config.json": json.dumps(dflash2.CONFIG).encode()})
+    assert lines(here.here("info", REPO)) == [
+        "org/model",
+        "  drafter       DFlash2",
+        "  drafts for    Qwen3.8-27B",
+        "  layers        5",
+        "  hidden size   5,120",
+        "  vocabulary    248,320",
+        "  block         8 positions, 7 of them drafts of 16 candidates",
+        "  reads         the model after 6, 20, 34, 48, 62 layers",
+        "  parameters    1.92 B",
+        "  state         20,480 bytes for each of the last 2,047 tokens",
+        "  here          not on this machine; `tensorfold pull org/model` brings it",
+    ]
+    told = parsed(here.here("info", REPO, "--json"))
+    assert (told["drafter"], told["drafts_for"], told["taps"]) == ("dflash2", "Qwen3.8-27B", [6, 20, 34, 48, 62])
 
 
 def test_infos_object_holds_every_key_the_page_names(here: Place) -> None:
@@ -131,6 +166,13 @@ def test_infos_object_holds_every_key_the_page_names(here: Place) -> None:
         "experts": 0,
         "vocabulary": json.loads(FILES["config.json"])["vocab_size"],
         "window": 512,
+        "kinds": {"attention": 2, "gated MLP": 2},
+        "parameters": 78_848,
+        "table_parameters": 0,
+        "head_parameters": 0,
+        "state": {"token_bytes": 512, "windowed_token_bytes": 0, "window": 0, "fixed_bytes": 0},
+        "head_state": {"token_bytes": 0, "windowed_token_bytes": 0, "window": 0, "fixed_bytes": 0},
+        "exl3": None,
         "quantization": None,
         "backends": ["mlx"],
         "refusals": {"cuda": "Llama models are served by MLX alone, not by cuda: start with `--backend mlx`."},
@@ -170,7 +212,13 @@ def test_models_lists_families_checkpoints_drafters_and_terms(here: Place) -> No
     ]
     for line in (
         "Nemotron 3.5 Lightning: not part of this version",
-        "  turboderp/Qwen3.8-27B-exl3@3.00bpw: licence: see its model card; not on this machine",
+        "  layers       30: 25 sliding attention, 30 gated MLP, 30 experts, 5 attention",
+        "  state        65,536 bytes a token and 146.8 MiB a stream; draft head 4,096 bytes a token and 10,240 bytes a "
+        "stream",
+        "  formats      MLX 4 bits in groups of 32 or 64 with a router in 8 bits",
+        "  note         MLX needs a Mac with 256 GB, of which it takes up to 85%; CUDA needs two ranks",
+        "  turboderp/Qwen3.8-27B-exl3@3.00bpw: EXL3, experimental and not served yet; licence: see its model card; not on "
+        "this machine",
         "  z-lab/Qwen3.8-27B-DFlash2: drafter; licence: see its model card; not on this machine",
         "  incoai/GLM-5.3-Flash-DFlash2: drafter; licence: CC BY-NC-ND 4.0 (The weights may not be used commercially "
         "or passed on in changed form); not on this machine",
@@ -205,3 +253,7 @@ def test_models_object_knows_what_is_here(here: Place) -> None:
     assert [f["drafters"][0]["complete"] for f in told if f["title"] == "Qwen3.8-27B"] == [True]
     assert by_title["Llama"]["served"] is True and by_title["Gemma 4 26B-A4B"]["backends"] == []
     assert {c["source"] for c in by_title["Llama"]["checkpoints"]} == {"package"}
+    assert by_title["Llama"]["facts"] is None
+    nemotron = by_title["Nemotron 3.5 Lightning"]["facts"]
+    assert nemotron["formats"] == {b: {"bits": [4], "groups": [64]} for b in ("mlx", "cuda")}
+    assert (nemotron["state"]["token_bytes"], nemotron["window"], nemotron["layers"]) == (6_144, 262_144, 52)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,25 @@ class Stored:
 
     dtype: str
     values: NDArray[Any]
+
+
+class PendingTensor(Protocol):
+    """A tensor whose header is known before its values are made."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def make(self) -> Callable[[], Stored]: ...
 
 
 def as_stored(values: NDArray[np.float64], dtype: str) -> Stored:
@@ -69,3 +88,41 @@ def file_bytes(tensors: Mapping[str, Stored]) -> bytes:
     text += b" " * (-len(text) % 8)
     data = b"".join(np.ascontiguousarray(stored.values).tobytes() for stored in tensors.values())
     return struct.pack("<Q", len(text)) + text + data
+
+
+def write_pending(folder: Path, tensors: Sequence[PendingTensor], shards: int = 1, name: str = WHOLE) -> None:
+    """One file called `name`, or `shards` files with an index, written tensor by tensor as each is made.
+
+    Shards hold neighbouring tensors and about as many bytes each.
+    """
+    if shards == 1:
+        _stream(folder / name, tensors)
+        return
+    total, at = sum(one.nbytes for one in tensors), 0
+    parts: list[list[PendingTensor]] = [[] for _ in range(shards)]
+    for one in tensors:
+        parts[min(shards - 1, at * shards // max(total, 1))].append(one)
+        at += one.nbytes
+    placed: dict[str, str] = {}
+    for number, part in enumerate(parts):
+        file = f"model-{number + 1:05d}-of-{shards:05d}.safetensors"
+        _stream(folder / file, part)
+        placed.update(dict.fromkeys((one.name for one in part), file))
+    (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": total}, "weight_map": placed}))
+
+
+def _stream(path: Path, tensors: Sequence[PendingTensor]) -> None:
+    header: dict[str, object] = {"__metadata__": {"format": "mlx"}}
+    at = 0
+    for one in tensors:
+        header[one.name] = {"dtype": one.dtype, "shape": list(one.shape), "data_offsets": [at, at + one.nbytes]}
+        at += one.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for one in tensors:
+            made = one.make()
+            if made.dtype != one.dtype or made.values.shape != one.shape or made.values.nbytes != one.nbytes:
+                raise ValueError(f"{one.name} is {made.dtype} {made.values.shape}, announced {one.dtype} {one.shape}")
+            file.write(np.ascontiguousarray(made.values).tobytes())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
-from tensorfold.domain.families import gemma4, listing, nemotron_h, qwen3_5, qwen4_exp
-from tensorfold.domain.families.catalogue import FAMILIES
+from tensorfold.domain.families import gemma4, listing, nemotron_h, qwen3_5
+from tensorfold.domain.families.catalogue import FAMILIES, plan_for
 from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.storage import parse_quantization
@@ -37,25 +37,41 @@ SHAPES = {
 def test_the_estimate_is_what_the_checkpoints_headers_add_up_to(name: str, tmp_path: Path) -> None:
     SHAPES[name].write(tmp_path)
     facts = FolderReader().facts(tmp_path)
-    plan = listing.first_plan(facts.config)
+    plan = plan_for(facts.config, "mlx")
     assert listing.estimated_bytes(plan, parse_quantization(facts.config)) == facts.weight_bytes
 
 
 def test_backends_say_what_they_can_run() -> None:
     mlx, cuda = listing.runs(PLAIN.config())
     assert (mlx.backend, mlx.refusal, cuda.backend) == ("mlx", "", "cuda") and "--backend mlx" in cuda.refusal
-    assert listing.runs({"model_type": "nemotron_h"}) == listing.runs({}) == listing.runs({"model_type": 7}) == ()
+    assert listing.runs({}) == listing.runs({"model_type": 7}) == ()
     broken, _ = listing.runs(PLAIN.config() | {"hidden_size": 0})
     assert "hidden_size" in broken.refusal
 
 
-def test_a_config_that_no_backend_runs_has_no_plan() -> None:
-    with pytest.raises(ConfigError, match="hidden_size"):
-        listing.first_plan(PLAIN.config() | {"hidden_size": 0})
-    kinds: tuple[object, ...] = (None, "gemma4", [])
-    for kind in kinds:
-        with pytest.raises(ConfigError):
-            listing.first_plan({"model_type": kind})
+def test_a_family_to_come_tells_what_it_will_refuse_and_else_that_it_is_not_served() -> None:
+    block = {"quantization": {"bits": 4, "group_size": 64}}
+    whole, cuda = listing.runs(nemotron_h.CONFIG | block)
+    assert (
+        whole.refusal.startswith("Nemotron 3.5 Lightning is not served by this version")
+        and whole.refusal == cuda.refusal
+    )
+    plain, _ = listing.runs(nemotron_h.CONFIG)
+    assert plain.refusal.startswith("Nemotron 3.5 Lightning is read by MLX in 4 bits in groups of 64, but config.json ")
+
+
+def test_what_this_version_cannot_serve_is_refused_with_the_repositorys_name() -> None:
+    listing.check_served("o/n", PLAIN.config())
+    said = {
+        "hidden_size": PLAIN.config() | {"hidden_size": 0},
+        "o/n is a Gemma 4 26B-A4B checkpoint, which is not part of this version": gemma4.CONFIG,
+        "in EXL3 is experimental": qwen3_5.CONFIG | {"quantization_config": {"quant_method": "exl3", "bits": 3.0}},
+        "lacks model_type": {},
+    }
+    for words, config in said.items():
+        with pytest.raises(ConfigError) as refusal:
+            listing.check_served("o/n", config)
+        assert words in refusal.value.message
 
 
 def test_files_beside_the_shards_are_the_familys_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,14 +79,6 @@ def test_files_beside_the_shards_are_the_familys_own(monkeypatch: pytest.MonkeyP
     family_with_a_side_file(monkeypatch, "mtp.safetensors")
     assert listing.side_files(PLAIN.config()) == ("mtp.safetensors",)
     assert listing.side_files(PLAIN.config() | {"hidden_size": 0}) == ()
-
-
-def test_routed_experts_are_counted_wherever_they_stand() -> None:
-    assert listing.experts(qwen3_5.plan(qwen3_5.CONFIG)) == 0
-    assert listing.experts(nemotron_h.plan(nemotron_h.CONFIG)) == nemotron_h.CONFIG["n_routed_experts"] > 0
-    assert listing.experts(qwen4_exp.plan(qwen4_exp.CONFIG)) == qwen4_exp.CONFIG["num_experts"] > 0
-    # Beside a dense branch.
-    assert listing.experts(gemma4.plan(gemma4.CONFIG)) == gemma4.CONFIG["num_experts"] > 0
 
 
 def test_plain_weights_of_a_large_model_take_two_bytes_a_parameter_and_a_little() -> None:

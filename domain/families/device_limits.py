@@ -1,0 +1,39 @@
+"""Limits of a family that depend on the machine: rows of a window on older Macs, shares of memory, CUDA ranks.
+
+Knows plans and numbers of machines, never a device: who measures the machine hands the numbers in.
+"""
+
+from __future__ import annotations
+
+from tensorfold.domain.families.catalogue import Family
+from tensorfold.domain.families.fields import either
+from tensorfold.domain.families.plans import DecoderPlan, MemoryRule
+
+DEFAULT_SHARE = 0.7
+_WITHOUT_TENSOR_UNITS, _ROWS_WITHOUT = 4, 16
+
+
+def most_rows(plan: DecoderPlan, apple_generation: int) -> int:
+    """The widest window of a chain: 16 rows on M1 to M4 whatever drafts it, else the plan's.
+
+    `apple_generation` is the number in the chip's name, 0 for another machine.
+    """
+    old = 1 <= apple_generation <= _WITHOUT_TENSOR_UNITS
+    return min(plan.max_window, _ROWS_WITHOUT) if old else plan.max_window
+
+
+def memory_share(rule: MemoryRule, memory_bytes: int) -> float:
+    """The share of a Mac's memory that a family may take."""
+    holds = rule.share > 0 and memory_bytes <= rule.up_to_gib << 30
+    return rule.share if holds else DEFAULT_SHARE
+
+
+def refuse_ranks(family: Family, ranks: int) -> str | None:
+    """Why a family cannot be split over a number of CUDA ranks, as one sentence; None when it can."""
+    if ranks in family.cuda_ranks:
+        return None
+    least = family.cuda_ranks[0]
+    return (
+        f"{family.title} on CUDA needs {either(family.cuda_ranks)} ranks and {ranks} were asked for: start with "
+        f"`--tp {least}`" + (" on each of two machines." if least == 2 else ".")
+    )
