@@ -24,13 +24,13 @@ class Tool:
     name: str
     schema: Mapping[str, Any]
 
-    def types(self, parameter: str) -> Types:
-        """Types that a parameter takes: any where its schema names none, string where there is no schema for it."""
+    def types(self, parameter: str, undeclared: Types = STRING) -> Types:
+        """Types that a parameter takes: any where its schema names none, `undeclared` where there is none for it."""
         properties = self.schema.get("properties")
         if isinstance(properties, Mapping) and parameter in properties:
             return _types(properties[parameter], self.schema, _DEPTH) or ANY
         rest = self.schema.get("additionalProperties")
-        return (_types(rest, self.schema, _DEPTH) or STRING) if isinstance(rest, Mapping) else STRING
+        return (_types(rest, self.schema, _DEPTH) or undeclared) if isinstance(rest, Mapping) else undeclared
 
 
 class OfferedTools:

@@ -28,14 +28,14 @@ class ThoughtMarks:
 class ThoughtSplitter:
     """Splits one reply. `inside` says whether the prompt left a thought open."""
 
-    __slots__ = ("_again", "_close", "_fresh", "_held", "_open", "_state", "_thought_shown")
+    __slots__ = ("_again", "_close", "_fresh", "_held", "_may_repeat", "_open", "_state", "_thought_shown")
 
     def __init__(self, marks: ThoughtMarks, inside: bool) -> None:
         self._open = marks.open.encode()
         self._close = marks.close.encode()
         self._again = marks.again
         self._state = "thought" if inside else "start"
-        self._fresh = inside
+        self._fresh = self._may_repeat = inside
         self._thought_shown = False
         self._held = b""
 
@@ -107,15 +107,8 @@ class ThoughtSplitter:
         self._state, self._fresh, self._held = "thought", True, rest
 
     def _think(self, parts: list[Part]) -> bool:
-        if self._fresh:
-            body = self._held.lstrip(b"\n")
-            if body.startswith(self._open):
-                # The model opens what the prompt had opened.
-                body = body[len(self._open) :].lstrip(b"\n")
-            if self._open.startswith(body):
-                self._held = body
-                return False
-            self._held, self._fresh = body, False
+        if self._fresh and not self._begin():
+            return False
         at = self._held.find(self._close)
         if at < 0:
             kept = len(self._held) - held_prefix(self._held, self._close)
@@ -123,6 +116,17 @@ class ThoughtSplitter:
             return False
         self._show(self._held[:at].rstrip(b"\n"), parts, self._held[at + len(self._close) :])
         self._state = "after"
+        return True
+
+    def _begin(self) -> bool:
+        """Leave out what stands before a thought; whether it is certain that the thought begins here."""
+        self._held = self._held.lstrip(b"\n")
+        if self._may_repeat and self._held.startswith(self._open):
+            # The model opens what the prompt had opened.
+            self._held, self._may_repeat = self._held[len(self._open) :].lstrip(b"\n"), False
+        if not self._held or (self._may_repeat and self._open.startswith(self._held)):
+            return False
+        self._fresh = False
         return True
 
     def _show(self, thought: bytes, parts: list[Part], rest: bytes | None = None) -> None:

@@ -58,7 +58,7 @@ def _object(source: Source, depth: int, tool: Tool | None = None) -> Reading[str
     members = []
     while True:
         key = yield from _key(source)
-        types = ANY if tool is None else tool.types(key)
+        types = ANY if tool is None else tool.types(key, ANY)
         members.append(f"{quoted(key)}:{(yield from _value(source, depth, types))}")
         yield from source.blank()
         if (yield from source.one_of(",", "}")) == "}":
