@@ -10,9 +10,7 @@ from tests.domain.conversation.reading import GLM, CallArguments, read, read_eve
 
 
 def call(*pairs: tuple[str, str], name: str = "find", between: str = "") -> str:
-    body = "".join(
-        f"{between}<arg_key>{key}</arg_key>{between}<arg_value>{value}</arg_value>" for key, value in pairs
-    )
+    body = "".join(f"{between}<arg_key>{key}</arg_key>{between}<arg_value>{value}</arg_value>" for key, value in pairs)
     return f"<tool_call>{name}{body}{between}</tool_call>"
 
 

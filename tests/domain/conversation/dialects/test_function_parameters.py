@@ -97,7 +97,7 @@ def test_arguments_come_while_they_are_written() -> None:
         ("<parameter=text>\nhalf of ", '{"text":"half of '),
         ("<parameter=text>\nhalf </parameter>\n", '{"text":"half </parameter>\\n'),
         ("<parameter=text>\n", '{"text":"'),
-        ("<parameter=where>\n{\"city\": \"Ly", '{"where":{"city": "Ly'),
+        ('<parameter=where>\n{"city": "Ly', '{"where":{"city": "Ly'),
         ("<parameter=text>\na\n</parameter>\n<parameter=cou", '{"text":"a\\n</parameter>\\n<parameter=cou'),
     ],
 )
