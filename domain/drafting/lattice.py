@@ -50,7 +50,7 @@ class SearchSettings:
     noise: float = 0.7
     spread: float = 1.5
     branches: int = 4
-    outside: float = 2.0
+    outside: float = 1.0
 
 
 PUBLISHED = SearchSettings()
@@ -140,7 +140,7 @@ class _Depth:
         logits = self._scores + self._pair[above]
         usable = logits > _NEVER / 2
         if self._luck is not None:
-            cut = _left_out(logits, self._temperature, self._sampling)
+            cut = left_out(logits, self._temperature, self._sampling)
             logits += self._luck
             if cut is not None:
                 logits[cut] -= self._settings.outside * self._spread
@@ -158,7 +158,7 @@ def _finite(values: Floats) -> Floats:
     return np.clip(np.nan_to_num(values, nan=_NEVER), _NEVER, -_NEVER)
 
 
-def _left_out(logits: Floats, temperature: float, sampling: Sampling) -> NDArray[np.bool_] | None:
+def left_out(logits: Floats, temperature: float, sampling: Sampling) -> NDArray[np.bool_] | None:
     """Which candidates top-k, the nucleus or min-p would leave out, were the drafter's logits the target's."""
     cuts = []
     if 0 < sampling.top_k < len(logits):

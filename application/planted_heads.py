@@ -1,0 +1,262 @@
+"""A model whose draft head is right as often as a stated profile says, for benchmarks of weights that cannot be had.
+
+The head runs at its full cost and every answer it gives is then rewritten: by the serial reply's own ids where the
+profile says right, by others where it says wrong. Verification is untouched. A figure made with it is a figure for the
+stated profile and says nothing of any head's own acceptance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensorfold.application.ports.target_model import (
+    Chain,
+    Draws,
+    Lane,
+    LaneImage,
+    Lattice,
+    ModelCosts,
+    ModelIdentity,
+    ModelLimits,
+    Path,
+    ProposeSpec,
+    RoundBatch,
+    Span,
+    TargetModel,
+    Ticket,
+)
+from tensorfold.domain.drafting.lattice import PUBLISHED, left_out
+from tensorfold.domain.sampling import Sampling, derive_seed, keyed_hash, noise
+
+Replies = Callable[[tuple[int, ...], Sampling], Sequence[int] | None]
+"""The serial reply to a prompt under its settings, where it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """`ranks[d][r]`: the chance that the right id of depth d (from 0) is a head's candidate r, 0 being its best.
+
+    Given that every depth before was right; the last depth stands for all deeper ones. What is left of 1 is the chance
+    that the right id is no candidate. Of a chain the best candidates alone count. Prompt, `seed`, position and depth
+    decide what is right: the same in every run and whatever the windows.
+    """
+
+    ranks: tuple[tuple[float, ...], ...]
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for chances in self.ranks or ((),):
+            total = sum(chances)
+            if not chances or min(chances) < 0.0 or total > 1.0 + 1e-9:
+                raise ValueError(f"chances {chances} of a depth must be of 0 to 1 and 1 together at most")
+
+    def at(self, depth: int) -> tuple[float, ...]:
+        """Chances by rank at a depth from 0."""
+        return self.ranks[min(depth, len(self.ranks) - 1)]
+
+    def rank(self, key: int, depth: int, position: int) -> int | None:
+        """The rank of the right id of `position` at a depth from 0; None where it is no candidate.
+
+        `key` is the stream's: `derive_seed` of its prompt with the profile's seed as salt.
+        """
+        left = int(keyed_hash(key, position, np.array([depth], np.int64))[0]) / 2**64
+        for rank, chance in enumerate(self.at(depth)):
+            if left < chance:
+                return rank
+            left -= chance
+        return None
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What a lane was given: its whole prompt with the key of it, and how many tokens it has absorbed."""
+
+    prompt: tuple[int, ...]
+    key: int
+    absorbed: int
+
+
+class PlantedHeads:
+    """`inner` with its head's answers rewritten by `profile`; lanes whose reply is not known answer as they are."""
+
+    def __init__(self, inner: TargetModel, replies: Replies, profile: Profile) -> None:
+        self.inner = inner
+        self._replies = replies
+        self._profile = profile
+        self._lanes: dict[Lane, _Lane] = {}
+        self._launches: dict[int, tuple[Lane, ...]] = {}
+
+    # -- proposing -----------------------------------------------------------------------------------------------
+
+    def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
+        """The head's answers for its full depth, rewritten: no lack of confidence of its own spares it a draft."""
+        offers = self.inner.propose([replace(spec, min_confidence=0.0) for spec in specs])
+        return [self._planted(spec, offer) for spec, offer in zip(specs, offers, strict=True)]
+
+    def _planted(self, spec: ProposeSpec, offer: Chain | Lattice | None) -> Chain | Lattice | None:
+        lane = self._lanes.get(spec.lane)
+        reply = None if lane is None else self._replies(lane.prompt, spec.sampling)
+        if offer is None or lane is None or reply is None:
+            return offer
+        right = reply[lane.absorbed + 1 - len(lane.prompt) :]
+        if isinstance(offer, Chain):
+            return self._chain(offer, right, lane)
+        return self._lattice(offer, right, lane, spec.sampling)
+
+    def _chain(self, offer: Chain, right: Sequence[int], lane: _Lane) -> Chain:
+        tokens = list(offer.tokens)
+        for depth in range(len(tokens)):
+            true = right[depth] if depth < len(right) else None
+            if self._profile.rank(lane.key, depth, lane.absorbed + 1 + depth) == 0 and true is not None:
+                tokens[depth] = true
+                continue
+            tokens[depth] = self._other(tokens[depth], true)
+            break
+        return Chain(tuple(tokens), tuple(self._profile.at(depth)[0] for depth in range(len(tokens))))
+
+    def _lattice(self, offer: Lattice, right: Sequence[int], lane: _Lane, sampling: Sampling) -> Lattice:
+        ids, scores = [], []
+        for depth, given in enumerate(offer.ids):
+            true = right[depth] if depth < len(right) else None
+            position = lane.absorbed + 1 + depth
+            placed = self._placed(given, true, self._profile.rank(lane.key, depth, position))
+            ids.append(placed)
+            scores.append(_scores(self._profile.at(depth), placed, position, sampling))
+        return Lattice(tuple(ids), tuple(scores), tuple(np.zeros_like(pair) for pair in offer.pair))
+
+    def _placed(self, given: NDArray[np.int64], true: int | None, rank: int | None) -> NDArray[np.int64]:
+        """The candidates, best first, with the right id at `rank` or nowhere."""
+        placed = [token for token in given.tolist() if token != true]
+        while len(placed) < len(given):
+            placed.append(self._unlike(placed, true))
+        if true is not None and rank is not None and rank < len(given):
+            placed.insert(rank, true)
+        return np.array(placed[: len(given)], np.int64)
+
+    def _other(self, token: int, true: int | None) -> int:
+        return token if token != true else (token + 1) % self.inner.limits.vocabulary
+
+    def _unlike(self, taken: Sequence[int], true: int | None) -> int:
+        """The lowest id that is neither taken nor right."""
+        return next(i for i in range(self.inner.limits.vocabulary) if i != true and i not in taken)
+
+    # -- what lanes hold -----------------------------------------------------------------------------------------
+
+    def prefill(self, lane: Lane, ids: NDArray[np.int64], span: Span) -> Ticket:
+        """As the port says; `ids` is the lane's prompt."""
+        ticket = self.inner.prefill(lane, ids, span)
+        if span.start == 0:
+            self._begin(lane, tuple(ids.tolist()))
+        if lane in self._lanes:
+            self._lanes[lane].absorbed = span.stop
+        return ticket
+
+    def _begin(self, lane: Lane, prompt: tuple[int, ...]) -> None:
+        self._lanes[lane] = _Lane(prompt, derive_seed(prompt, self._profile.seed), 0)
+
+    def launch(self, batch: RoundBatch) -> Ticket:
+        """As the port says; a lane that begins with a window has a prompt of one id."""
+        ticket = self.inner.launch(batch)
+        for window in batch.windows:
+            if window.position == 0:
+                self._begin(window.lane, window.window.tokens[:1])
+        self._launches[ticket.id] = tuple(window.lane for window in batch.windows)
+        return ticket
+
+    def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
+        """As the port says."""
+        self.inner.keep(ticket, paths)
+        for lane, path in zip(self._launches.pop(ticket.id, ()), paths, strict=True):
+            if lane in self._lanes:
+                self._lanes[lane].absorbed += len(path)
+
+    def discard(self, ticket: Ticket) -> None:
+        """As the port says."""
+        self._launches.pop(ticket.id, None)
+        self.inner.discard(ticket)
+
+    def close(self, lane: Lane) -> None:
+        """As the port says."""
+        self._lanes.pop(lane, None)
+        self.inner.close(lane)
+
+    def fork(self, lane: Lane) -> Lane:
+        """As the port says."""
+        copy = self.inner.fork(lane)
+        if lane in self._lanes:
+            self._lanes[copy] = replace(self._lanes[lane])
+        return copy
+
+    # -- as they are ---------------------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The inner model's."""
+        return self.inner.identity
+
+    @property
+    def limits(self) -> ModelLimits:
+        """The inner model's."""
+        return self.inner.limits
+
+    @property
+    def costs(self) -> ModelCosts:
+        """The inner model's."""
+        return self.inner.costs
+
+    def open(self, capacity: int) -> Lane:
+        """As the port says."""
+        return self.inner.open(capacity)
+
+    def lanes(self) -> tuple[Lane, ...]:
+        """As the port says."""
+        return self.inner.lanes()
+
+    def collect(self, ticket: Ticket) -> Draws:
+        """As the port says."""
+        return self.inner.collect(ticket)
+
+    def export(self, lane: Lane) -> LaneImage:
+        """As the port says."""
+        return self.inner.export(lane)
+
+    def restore(self, image: LaneImage, capacity: int) -> Lane:
+        """As the port says; what a restored lane holds is not known, so its head answers as it is."""
+        return self.inner.restore(image, capacity)
+
+    def shutdown(self) -> None:
+        """As the port says."""
+        self.inner.shutdown()
+
+
+def _scores(chances: Sequence[float], ids: NDArray[np.int64], position: int, sampling: Sampling) -> NDArray[np.float64]:
+    """Logits [k] under which the search of a lattice gives candidate r the chance `chances[r]`.
+
+    What is left of 1 is spread over the other candidates, each below the ranked ones. The search adds the target's
+    noise and lowers what the request would leave out; both are taken out beforehand, the second as far as it can be.
+    """
+    least = min(chances) if len(chances) < len(ids) else 0.0
+    rest = max(1.0 - sum(chances), 0.0) / max(len(ids) - len(chances), 1)
+    each = [*chances[: len(ids)], *[min(rest, 0.999 * least)] * (len(ids) - len(chances))]
+    spread, wanted = PUBLISHED.spread, np.log(np.maximum(each, 1e-9))
+    if sampling.greedy:
+        return wanted * spread
+    temperature = min(max(sampling.temperature, 1e-6), 1e6)
+    spread *= max(temperature, 1.0)
+    luck = temperature * PUBLISHED.noise * noise(sampling.seed, position, ids)
+    plain = wanted * spread - luck
+    logits = plain
+    for _ in range(_SETTLING):
+        cut = left_out(logits, temperature, sampling)
+        if cut is None:
+            break
+        logits = plain + cut * (PUBLISHED.outside * spread)
+    return logits
+
+
+_SETTLING = 4
+"""Raising what was left out moves the cut; few steps settle it, and a rank that is still off costs no token."""
