@@ -6,6 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tensorfold.domain.conversation.reply_form import THINK
+from tensorfold.domain.conversation.thoughts import ThoughtSplitter
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.gates.gate import Cut, Finish, earliest_cut
 from tensorfold.domain.gates.stop_strings import Match, StopMatcher, StopStrings
@@ -119,6 +121,31 @@ def test_the_space_that_a_text_loses_at_its_start_is_not_matched() -> None:
     gate.observe([0])
     assert stop_of(gate, [0]) == (0, b" a")
     assert stop_of(StopStrings(spelled(b" a"), [b" a"]), [0]) == (0, b" a")
+
+
+THOUGHT = (b"so ", b"STOP", b" on", b"</thi", b"nk>", b"\n\n", b"an ST", b"OP", b" swer")
+
+
+@pytest.mark.parametrize("width", range(1, 10))
+def test_a_stop_in_a_thought_ends_nothing_however_its_tokens_arrive(width: int) -> None:
+    gate = StopStrings(spelled(*THOUGHT), [b"STOP", b"\n\n"], ThoughtSplitter(THINK, inside=True))
+    for at in range(0, 9, width):
+        window = range(at, min(at + width, 9))
+        found = stop_of(gate, window)
+        assert found == ((7 - at, b"STOP") if 7 in window else None)
+        assert stop_of(gate, window) == found
+        if found is not None:
+            return
+        gate.observe(window)
+
+
+def test_what_may_open_a_thought_is_searched_once_it_did_not() -> None:
+    opened = (b"<th", b"ink>", b"<th", b"</think>", b"a<th")
+    gate = StopStrings(spelled(*opened), [b"<th"], ThoughtSplitter(THINK, inside=False))
+    assert stop_of(gate, range(5)) == (4, b"<th")
+    gate = StopStrings(spelled(b"<th", b"ing>"), [b"<th"], ThoughtSplitter(THINK, inside=False))
+    assert stop_of(gate, [0]) is None
+    assert stop_of(gate, [0, 1]) == (1, b"<th")
 
 
 def naive(pieces: Sequence[bytes], stops: Sequence[bytes]) -> tuple[int, bytes] | None:

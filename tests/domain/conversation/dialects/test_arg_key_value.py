@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.domain.conversation.reading import GLM, CallArguments, read, read_every_way
+from tensorfold.domain.conversation.reply_reader import CallArguments
+from tests.domain.conversation.reading import GLM, read, read_every_way
 
 
 def call(*pairs: tuple[str, str], name: str = "find", between: str = "") -> str:

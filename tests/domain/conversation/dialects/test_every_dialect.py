@@ -1,4 +1,4 @@
-"""What holds for all dialects: a call that is written is read back, and no cut of any reply changes what comes of it."""
+"""What holds for all dialects: a written call is read back, and no cut of any reply changes what comes of it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.domain.conversation.reading import QWEN, CallArguments, CallBegin, read, read_every_way  # noqa: F401
+from tensorfold.domain.conversation.reply_reader import CallArguments
+from tests.domain.conversation.reading import QWEN, read, read_every_way
 
 
 def call(*parameters: tuple[str, str], name: str = "find") -> str:
