@@ -7,6 +7,7 @@ bytes of the digest, no tensor byte is read, and those only after every header h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from tensorfold.adapters.filesystem.safetensors_headers import ShardHeader, read
 from tensorfold.adapters.filesystem.shard_index import read_index
 from tensorfold.adapters.filesystem.weight_digest import WeightDigest
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.domain.families.listing import beside
+from tensorfold.domain.families.tensors import SideFile
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
@@ -52,6 +55,7 @@ class FolderReader:
         config = parse_object(config_bytes, opened.label(CONFIG), self._limits)
         generation = self._generation(opened)
         headers = self._headers(opened)
+        self._add_side_files(opened, beside(config), headers)
         tensors = {tensor.name: tensor for header in headers.values() for tensor in header.tensors}
         digest = WeightDigest(config_bytes, len(tensors))
         for name, header in headers.items():
@@ -97,6 +101,24 @@ class FolderReader:
         if not owners:
             raise RefusedError(f"{folder.label(WEIGHTS)} holds no tensor; download the checkpoint again.")
         return headers
+
+    def _add_side_files(
+        self, folder: CheckpointFolder, wanted: Sequence[SideFile], headers: dict[str, ShardHeader]
+    ) -> None:
+        """Headers of the files beside the shards that are there, their tensors under the family's names for them."""
+        owners = {tensor.name: name for name, header in headers.items() for tensor in header.tensors}
+        for side in wanted:
+            if side.name in headers or not folder.has(side.name):
+                continue
+            with folder.open(side.name) as file:
+                header = read_header(file, self._limits, self._limits.tensors - len(owners))
+            tensors = tuple(replace(tensor, name=side.prefix + tensor.name) for tensor in header.tensors)
+            for tensor in tensors:
+                if tensor.name in owners:
+                    first = folder.label(owners[tensor.name])
+                    raise RefusedError(f"{first} holds the tensor {quoted(tensor.name)}, and so does {side.name}.")
+                owners[tensor.name] = side.name
+            headers[side.name] = replace(header, tensors=tensors)
 
     def _placed(self, folder: CheckpointFolder) -> dict[str, str] | None:
         """The index's placement, None for a checkpoint of one file. Raises RefusedError when there are no weights."""

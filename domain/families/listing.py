@@ -15,7 +15,7 @@ from tensorfold.domain.families.exl3_block import parse_exl3
 from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.storage import Layout, Quantization
-from tensorfold.domain.families.tensors import Slot
+from tensorfold.domain.families.tensors import SideFile, Slot
 
 BACKENDS: tuple[Backend, ...] = ("mlx", "cuda")
 _DENSE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
@@ -56,12 +56,17 @@ def check_served(name: str, config: Mapping[str, Any]) -> None:
 
 
 def side_files(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of `beside`."""
+    return tuple(file.name for file in beside(config))
+
+
+def beside(config: Mapping[str, Any]) -> tuple[SideFile, ...]:
     """Weight files beside the checkpoint's own shards that its family names; none where the plan cannot be made."""
     family = find(config.get("model_type"))
     if family is None:
         return ()
     try:
-        return tuple(file.name for file in family.reader.plan(config).tensors.side_files)
+        return family.reader.plan(config).tensors.side_files
     except ConfigError:
         return ()
 
