@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tensorfold.adapters.mlx.rows import RowOps
 from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.application.ports.target_model import Lattice, ProposeSpec
@@ -18,7 +20,7 @@ from tests.adapters.mlx.tiny_families import TinyFamily, kept, stepped, tiny_fam
 from tests.reference.reference_heads import ReferenceDrafter
 from tests.reference.reference_model import ReferenceModel
 
-OPS = {"cpu": CpuRows, "library": lambda: LibraryRows("float32")}
+OPS: dict[str, Callable[[], RowOps[Any]]] = {"cpu": CpuRows, "library": lambda: LibraryRows("float32")}
 TOKENS = [3 + 37 * at % 250 for at in range(30)]
 GREEDY = Sampling()
 DEPTH = 7
@@ -119,5 +121,5 @@ def test_narrowed_weights_draft_otherwise_and_leave_logits_alone(one: TinyFamily
     plain, narrow = one.forward(CpuRows()), one.forward(CpuRows(), DraftSettings(drafter_bits=4))
     lanes = [forward.open(64, drafts=True) for forward in (plain, narrow)]
     logits = [stepped(forward, lane, TOKENS[:6]) for forward, lane in zip((plain, narrow), lanes, strict=True)]
-    assert np.array_equal(*logits)
+    assert np.array_equal(logits[0], logits[1])
     assert not np.array_equal(drafted(lanes[0], 3).scores[0], drafted(lanes[1], 3).scores[0])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tensorfold.adapters.mlx.heads.mtp import MtpLane
+from tensorfold.adapters.mlx.rows import RowOps
 from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.application.ports.target_model import Chain, ProposeSpec
@@ -21,7 +23,7 @@ from tests.reference.reference_model import ReferenceModel
 FAMILIES = ("qwen3_5", "nemotron_h", "glm5_next", "qwen4_exp")
 TOKENS = [3 + 37 * at % 250 for at in range(14)]
 GREEDY = Sampling()
-OPS = {"cpu": CpuRows, "library": lambda: LibraryRows("float32")}
+OPS: dict[str, Callable[[], RowOps[Any]]] = {"cpu": CpuRows, "library": lambda: LibraryRows("float32")}
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
