@@ -22,6 +22,7 @@ from tensorfold.domain.families.catalogue import (
     family_of,
     find_checkpoint,
     find_drafter,
+    published_plan,
 )
 from tensorfold.domain.families.exl3_block import Exl3, parse_exl3
 from tensorfold.domain.families.facts import Facts, State, drafter_parameters, drafter_state, facts
@@ -174,7 +175,7 @@ def _described(model: str, config: Mapping[str, Any], generation: Mapping[str, A
 
 def _described_drafter(model: str, config: Mapping[str, Any], here: Here) -> DescribedDrafter:
     target = drafted_family(config)
-    model_plan = target.reader.plan(target.reader.published) if target else None
+    model_plan = published_plan(target) if target else None
     drafter = dflash2.plan(config, model_plan)
     state = drafter_state(drafter, model_plan) if model_plan else None
     return DescribedDrafter(model, drafter, target, drafter_parameters(drafter), state, here, _license(model))

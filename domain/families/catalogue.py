@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from tensorfold.domain.families import dflash2, gemma4, glm5_next, llama, nemotron_h, qwen3_5, qwen4_exp
@@ -195,8 +196,16 @@ def drafted_family(config: Mapping[str, Any]) -> Family | None:
     """The family whose published model a DFlash2 drafter's config fits; None for other configs and other models."""
     if not dflash2.recognises(config):
         return None
-    targets = (f for f in FAMILIES if f.drafters and f.reader.published)
-    return next((f for f in targets if dflash2.refuse(config, f.reader.plan(f.reader.published)) is None), None)
+    if dflash2.refuse(config) is not None:
+        return None
+    targets = ((f, published_plan(f)) for f in FAMILIES if f.drafters)
+    return next((f for f, plan in targets if plan is not None and dflash2.refuse(config, plan) is None), None)
+
+
+@lru_cache(maxsize=16)
+def published_plan(family: Family) -> DecoderPlan | None:
+    """The plan of a family's published model; None where it has none of its own."""
+    return family.reader.plan(family.reader.published) if family.reader.published else None
 
 
 def plan_for(config: Mapping[str, Any], backend: str) -> DecoderPlan:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from tensorfold.domain.families.catalogue import Family
 from tensorfold.domain.families.fields import either
 from tensorfold.domain.families.plans import DecoderPlan, MemoryRule
+from tensorfold.domain.families.storage import Layout
 
 DEFAULT_SHARE = 0.7
 _WITHOUT_TENSOR_UNITS, _ROWS_WITHOUT = 4, 16
+_MADE_FOR = Layout(4, 64)
 
 
 def most_rows(plan: DecoderPlan, apple_generation: int) -> int:
@@ -20,6 +22,21 @@ def most_rows(plan: DecoderPlan, apple_generation: int) -> int:
     """
     old = 1 <= apple_generation <= _WITHOUT_TENSOR_UNITS
     return min(plan.max_window, _ROWS_WITHOUT) if old else plan.max_window
+
+
+def refuse_rows(title: str, layout: Layout | None, apple_generation: int, *, proven: bool) -> str | None:
+    """Why weights of a layout cannot verify windows on a Mac without tensor units, as one sentence; None when they can.
+
+    4 bits in groups of 64 have a decoder made for these machines; anything else runs only where the load check has
+    `proven` its rows.
+    """
+    if proven or not 1 <= apple_generation <= _WITHOUT_TENSOR_UNITS or layout == _MADE_FOR:
+        return None
+    stored = "plain values" if layout is None else f"{layout.bits} bits in groups of {layout.group}"
+    return (
+        f"{title} stored as {stored} does not keep its rows' bits on an M{apple_generation}: take a conversion of "
+        f"{_MADE_FOR.bits} bits in groups of {_MADE_FOR.group}, or start with `--no-drafts`."
+    )
 
 
 def memory_share(rule: MemoryRule, memory_bytes: int) -> float:

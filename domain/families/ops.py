@@ -115,7 +115,7 @@ class IndexedAttention:
 class LatentAttention:
     """Attention over one cached latent of `kv_rank` a token; keys and values are linear maps of it, one pair a head.
 
-    `rope_dim` more cached values a token turn with their position; 0 leaves positions out.
+    `rope_dim` more cached values a token turn with their position as `rope` says; 0 leaves positions out.
     """
 
     heads: int
@@ -128,6 +128,7 @@ class LatentAttention:
     q_norm: Norm
     kv_norm: Norm
     indexer: BlockIndexer | None = None
+    rope: Rope | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,17 +83,17 @@ def _served_on(family: Family) -> list[str]:
 
 def _facts(family: Family) -> Iterator[tuple[str, str]]:
     """Sizes of the published model, and the formats each backend is meant to read."""
+    from tensorfold.domain.families.catalogue import published_plan
     from tensorfold.domain.families.facts import facts
     from tensorfold.domain.families.formats import BACKEND_TITLES
     from tensorfold.entrypoints.cli.sizes import size_lines
 
-    reader = family.reader
-    if not reader.published or reader.formats is None:
+    plan, formats = published_plan(family), family.reader.formats
+    if plan is None or formats is None:
         return
-    plan = reader.plan(reader.published)
     yield from size_lines(facts(plan))
     yield "window", f"{plan.context:,} tokens"
-    yield "formats", "; ".join(f"{BACKEND_TITLES[b]} {reader.formats.words(b)}" for b in reader.formats.layouts)
+    yield "formats", "; ".join(f"{BACKEND_TITLES[b]} {formats.words(b)}" for b in formats.layouts)
 
 
 def _terms(terms: License) -> str:
@@ -142,14 +142,14 @@ def _object(family: Family, describer: Describer) -> dict[str, Any]:
 
 
 def _facts_object(family: Family) -> dict[str, Any] | None:
+    from tensorfold.domain.families.catalogue import published_plan
     from tensorfold.domain.families.facts import facts
     from tensorfold.entrypoints.cli.sizes import size_object
 
-    reader = family.reader
-    if not reader.published or reader.formats is None:
+    plan, formats = published_plan(family), family.reader.formats
+    if plan is None or formats is None:
         return None
-    plan = reader.plan(reader.published)
-    layouts = {b: {"bits": list(bits), "groups": list(groups)} for b, (bits, groups) in reader.formats.layouts.items()}
+    layouts = {b: {"bits": list(bits), "groups": list(groups)} for b, (bits, groups) in formats.layouts.items()}
     return {**size_object(facts(plan)), "hidden_size": plan.width, "window": plan.context, "formats": layouts}
 
 

@@ -217,8 +217,8 @@ def test_models_lists_families_checkpoints_drafters_and_terms(here: Place) -> No
         "stream",
         "  formats      MLX 4 bits in groups of 32 or 64 with a router in 8 bits",
         "  note         MLX needs a Mac with 256 GB, of which it takes up to 85%; CUDA needs two ranks",
-        "  turboderp/Qwen3.8-27B-exl3@3.00bpw: EXL3, experimental and not served yet; licence: see its model card; not on "
-        "this machine",
+        "  turboderp/Qwen3.8-27B-exl3@3.00bpw: EXL3, experimental and not served yet; licence: see its model card; "
+        "not on this machine",
         "  z-lab/Qwen3.8-27B-DFlash2: drafter; licence: see its model card; not on this machine",
         "  incoai/GLM-5.3-Flash-DFlash2: drafter; licence: CC BY-NC-ND 4.0 (The weights may not be used commercially "
         "or passed on in changed form); not on this machine",
