@@ -81,7 +81,10 @@ def _tool_calls(render: Render) -> str:
 
 
 def _efforts(render: Render) -> tuple[str, ...]:
-    """Levels that are taken, and not as any odd word is. Digits are not compared: they may be those of a clock."""
+    """Levels that are taken, and not as any odd word is, or that an odd word is taken for.
+
+    Digits are not compared: they may be those of a clock.
+    """
 
     def shown(effort: str) -> str | None:
         text = _text(render, [_turn("user", "probe")], variables={EFFORT: effort, "enable_thinking": True})
@@ -89,7 +92,19 @@ def _efforts(render: Render) -> tuple[str, ...]:
 
     odd = shown(_MARK)
     texts = {level: shown(level) for level in LEVELS}
-    return tuple(level for level, text in texts.items() if text is not None and text != odd)
+    own = {level: text for level, text in texts.items() if text is not None and text != odd}
+    return tuple(level for level in LEVELS if level in own or _falls_back(level, odd, own))
+
+
+def _falls_back(level: str, odd: str | None, own: Mapping[str, str]) -> bool:
+    """Whether the text of an odd word names this level, and no other level's text does."""
+    return (
+        bool(own) and odd is not None and _names(odd, level) and not any(_names(text, level) for text in own.values())
+    )
+
+
+def _names(text: str, level: str) -> bool:
+    return re.search(rf"\b{level}\b", text, re.IGNORECASE) is not None
 
 
 def _called(content: str | None) -> list[Mapping[str, Any]]:
