@@ -25,7 +25,8 @@ from tensorfold.domain.families.decoder_fields import (
 )
 from tensorfold.domain.families.fields import ConfigError, Fields
 from tensorfold.domain.families.formats import Formats, refuse_config
-from tensorfold.domain.families.naming import Named, Names, name_weights
+from tensorfold.domain.families.gemma4_names import decoder_names
+from tensorfold.domain.families.naming import name_weights
 from tensorfold.domain.families.ops import Attention, MixtureOfExperts, Norm, Rope, Router, SwiGLU
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.plans import (
@@ -40,7 +41,7 @@ from tensorfold.domain.families.plans import (
 )
 from tensorfold.domain.families.published import GEMMA4
 from tensorfold.domain.families.rope import read_block, read_partial
-from tensorfold.domain.families.tensors import Source, TensorMap
+from tensorfold.domain.families.tensors import TensorMap
 
 MODEL_TYPES = ("gemma4", "gemma4_text")
 CONFIG = GEMMA4
@@ -53,31 +54,6 @@ DIALECT = Dialect(
 _LAYER_TYPES = ("sliding_attention", "full_attention")
 _PREFIXES = ("model.language_model.", "language_model.model.", "model.", "")
 _IGNORED = ("*vision_tower.*", "*audio_tower.*", "*embed_vision.*", "*embed_audio.*", "*lm_head.*")
-_LAYER = "layers.*"
-_PLAIN = {
-    "attention.pre_norm": "input_layernorm",
-    "attention.post_norm": "post_attention_layernorm",
-    "attention.q": "self_attn.q_proj",
-    "attention.k": "self_attn.k_proj",
-    "attention.v": "self_attn.v_proj",
-    "attention.out": "self_attn.o_proj",
-    "attention.q_norm": "self_attn.q_norm",
-    "attention.k_norm": "self_attn.k_norm",
-    "feed.dense.pre_norm": "pre_feedforward_layernorm",
-    "feed.dense.gate": "mlp.gate_proj",
-    "feed.dense.up": "mlp.up_proj",
-    "feed.dense.down": "mlp.down_proj",
-    "feed.dense.post_norm": "post_feedforward_layernorm_1",
-    "feed.routed.pre_norm": "pre_feedforward_layernorm_2",
-    "feed.routed.router": "router.proj",
-    "feed.routed.post_norm": "post_feedforward_layernorm_2",
-    "feed.post_norm": "post_feedforward_layernorm",
-}
-_VALUES = {
-    "feed.routed.router.input_scale": "router.scale",
-    "feed.routed.router.expert_scale": "router.per_expert_scale",
-    "feed.scale": "layer_scalar",
-}
 
 
 def plan(config: Mapping[str, Any]) -> DecoderPlan:
@@ -86,7 +62,9 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
     fields, norm = decoder.fields, decoder.norm
     _check_size(fields)
     full = _full_layers(fields)
-    feed = Sublayer("feed", _branches(decoder), post_norm=norm, scale=True)
+    dense, routed = _dense(fields), _routed(decoder)
+    branches = Parallel((Branch("dense", dense, norm, norm), Branch("routed", routed, norm, norm)))
+    feed = Sublayer("feed", branches, post_norm=norm, scale=True)
     ops = {kind: _attention(fields, kind, full, norm) for kind in set(full)}
     mixers = {kind: Sublayer("attention", op, pre_norm=norm, post_norm=norm) for kind, op in ops.items()}
     bare = DecoderPlan(
@@ -105,7 +83,7 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
     )
     bits, groups = FORMATS.layouts["mlx"]
     table = TensorMap(
-        name_weights(plan_weights(bare), _names(bare)),
+        name_weights(plan_weights(bare), decoder_names(routed, decoder.width)),
         prefixes=_PREFIXES,
         ignored=_IGNORED,
         bits=bits,
@@ -196,43 +174,21 @@ def _rope(fields: Fields, full: bool, width: int) -> Rope:
     return Rope(width, theta, "proportional", factor=factor, rotated=turning, denominator=width)
 
 
-def _branches(decoder: Decoder) -> Parallel:
-    fields, norm = decoder.fields, decoder.norm
+def _dense(fields: Fields) -> SwiGLU:
+    return SwiGLU(fields.integer("intermediate_size", 1, MOST_MLP), "gelu_tanh")
+
+
+def _routed(decoder: Decoder) -> MixtureOfExperts:
+    fields = decoder.fields
     count, chosen = experts(fields, "num_experts", "top_k_experts")
     router = Router(
         count,
         chosen,
         "softmax",
         from_residual=True,
-        input_norm=Norm(norm.eps, weight=False),
+        input_norm=Norm(decoder.norm.eps, weight=False),
         input_factor=decoder.width**-0.5,
         input_scale=True,
         expert_scale=True,
     )
-    routed = MixtureOfExperts(router, SwiGLU(fields.integer("moe_intermediate_size", 1, MOST_MLP), "gelu_tanh"))
-    dense = SwiGLU(fields.integer("intermediate_size", 1, MOST_MLP), "gelu_tanh")
-    return Parallel((Branch("dense", dense, norm, norm), Branch("routed", routed, norm, norm)))
-
-
-def _names(plan: DecoderPlan) -> dict[str, Names]:
-    feed = plan.layers[0][1].op
-    assert isinstance(feed, Parallel)
-    routed = feed.branches[1].op
-    assert isinstance(routed, MixtureOfExperts)
-    inner, fused = routed.expert.width, (routed.router.experts, 2 * routed.expert.width, plan.width)
-    return {
-        "embedding": "embed_tokens",
-        "readout.norm": "norm",
-        **{f"{_LAYER}.{slot}": f"{_LAYER}.{name}" for slot, name in _PLAIN.items()},
-        **{f"{_LAYER}.{slot}": Source(f"{_LAYER}.{name}", module=False) for slot, name in _VALUES.items()},
-        f"{_LAYER}.feed.routed.experts.gate": _expert("gate", fused, (0, inner)),
-        f"{_LAYER}.feed.routed.experts.up": _expert("up", fused, (inner, 2 * inner)),
-        f"{_LAYER}.feed.routed.experts.down": _expert("down", (), None),
-    }
-
-
-def _expert(part: str, fused: tuple[int, ...], cut: tuple[int, int] | None) -> Named:
-    """Experts split as converted, or as first published: gate rows before up rows in one tensor."""
-    name = "gate_up_proj" if cut else f"{part}_proj"
-    published = Source(f"{_LAYER}.experts.{name}", module=False, stored=fused, cut=cut)
-    return Named((f"{_LAYER}.experts.switch_glu.{part}_proj", published))
+    return MixtureOfExperts(router, SwiGLU(fields.integer("moe_intermediate_size", 1, MOST_MLP), "gelu_tanh"))

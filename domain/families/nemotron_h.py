@@ -29,7 +29,8 @@ from tensorfold.domain.families.decoder_fields import (
 )
 from tensorfold.domain.families.fields import ConfigError, Fields, shown
 from tensorfold.domain.families.formats import Formats, refuse_config
-from tensorfold.domain.families.naming import Named, Names, name_weights, placed
+from tensorfold.domain.families.naming import name_weights
+from tensorfold.domain.families.nemotron_h_names import NAMES
 from tensorfold.domain.families.ops import (
     Attention,
     FeedForward,
@@ -54,7 +55,7 @@ from tensorfold.domain.families.plans import (
     Tap,
 )
 from tensorfold.domain.families.published import NEMOTRON_H
-from tensorfold.domain.families.tensors import SideFile, Source, TensorMap
+from tensorfold.domain.families.tensors import SideFile, TensorMap
 
 MODEL_TYPES = ("nemotron_h",)
 CONFIG = NEMOTRON_H
@@ -83,51 +84,6 @@ _WORDS = {
     "mlp": "-",
 }
 _MTP_PATTERN = "*E"
-_MIXERS: dict[str, dict[str, Names]] = {
-    "mamba": {
-        "in": "in_proj",
-        "conv": "conv1d",
-        "decay_log": Source("A_log", module=False),
-        "skip": Source("D", module=False),
-        "step_bias": Source("dt_bias", module=False),
-        "norm": "norm",
-        "out": "out_proj",
-    },
-    "attention": {"q": "q_proj", "k": "k_proj", "v": "v_proj", "out": "o_proj"},
-    "mlp": {"up": "up_proj", "down": "down_proj"},
-    "experts": {
-        # One unit in the last place of a router changes experts, so it is never quantized.
-        "router": Named(("gate",), rule="plain"),
-        "router.correction": Source("gate.e_score_correction_bias", module=False),
-        "experts.up": Named(("switch_mlp.fc1", "experts.{e}.up_proj")),
-        "experts.down": Named(("switch_mlp.fc2", "experts.{e}.down_proj")),
-        "shared.up": "shared_experts.up_proj",
-        "shared.down": "shared_experts.down_proj",
-        "latent_down": "fc1_latent_proj",
-        "latent_up": "fc2_latent_proj",
-    },
-}
-
-
-def _blocks(path: str, module: str) -> dict[str, Names]:
-    table: dict[str, Names] = {}
-    for kind, names in _MIXERS.items():
-        table[f"{path}.{kind}.pre_norm"] = f"{module}.norm"
-        table |= placed(f"{path}.{kind}", f"{module}.mixer", names)
-    return table
-
-
-_NAMES: dict[str, Names] = {
-    "embedding": "backbone.embeddings",
-    "readout.norm": "backbone.norm_f",
-    "head": "lm_head",
-    **_blocks("layers.*", "backbone.layers.*"),
-    "mtp.embedding_norm": "mtp.layers.0.enorm",
-    "mtp.hidden_norm": "mtp.layers.0.hnorm",
-    "mtp.join": "mtp.layers.0.eh_proj",
-    "mtp.readout.norm": "mtp.layers.1.final_layernorm",
-    **_blocks("mtp.layers.*", "mtp.layers.*"),
-}
 
 
 def plan(config: Mapping[str, Any]) -> DecoderPlan:
@@ -155,7 +111,7 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
     )
     bits, groups = FORMATS.layouts["mlx"]
     table = TensorMap(
-        name_weights(plan_weights(bare), _NAMES),
+        name_weights(plan_weights(bare), NAMES),
         ignored=() if drafts else ("mtp.*",),
         bits=bits,
         groups=groups,
