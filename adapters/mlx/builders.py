@@ -10,10 +10,26 @@ from tensorfold.adapters.mlx.blocks.attention import AttentionBlock
 from tensorfold.adapters.mlx.blocks.experts import ExpertsBlock
 from tensorfold.adapters.mlx.blocks.feed_forward import FeedForwardBlock
 from tensorfold.adapters.mlx.blocks.gated_delta import GatedDeltaBlock
+from tensorfold.adapters.mlx.blocks.indexed_attention import IndexedAttentionBlock
+from tensorfold.adapters.mlx.blocks.kimi_delta import KimiDeltaBlock
+from tensorfold.adapters.mlx.blocks.latent_attention import LatentAttentionBlock
 from tensorfold.adapters.mlx.blocks.mamba2 import Mamba2Block
+from tensorfold.adapters.mlx.blocks.ngram import HashedNgramBlock
 from tensorfold.adapters.mlx.blocks.swiglu import SwigluBlock
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.domain.families.ops import Attention, FeedForward, GatedDelta, Mamba2, MixtureOfExperts, Op, SwiGLU
+from tensorfold.domain.families.ops import (
+    Attention,
+    FeedForward,
+    GatedDelta,
+    HashedNgram,
+    IndexedAttention,
+    KimiDelta,
+    LatentAttention,
+    Mamba2,
+    MixtureOfExperts,
+    Op,
+    SwiGLU,
+)
 from tensorfold.domain.families.plans import DecoderPlan, Layer, Parallel
 
 A = TypeVar("A")
@@ -22,6 +38,10 @@ BUILDERS: dict[type, Build] = {
     Attention: AttentionBlock,
     FeedForward: FeedForwardBlock,
     GatedDelta: GatedDeltaBlock,
+    HashedNgram: HashedNgramBlock,
+    IndexedAttention: IndexedAttentionBlock,
+    KimiDelta: KimiDeltaBlock,
+    LatentAttention: LatentAttentionBlock,
     Mamba2: Mamba2Block,
     MixtureOfExperts: ExpertsBlock,
     SwiGLU: SwigluBlock,

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.adapters.mlx.reads import Reads
 from tensorfold.adapters.mlx.states import Buffered, KeyValues
 from tensorfold.adapters.mlx.weights import Matrix, Stack
 from tensorfold.domain.families.ops import Attention
@@ -56,6 +57,13 @@ class RowOps(Protocol[A]):
 
     def grouped(self, stack: Stack) -> Grouped[A]:
         """Rows [R, 1 or k, K] times the transposed matrices that integers [R, k] name, plus their biases: [R, k, N]."""
+        ...
+
+    def per_head(self, stack: Stack, *, back: bool) -> Product[A]:
+        """Rows [R, H, K], each head's through a matrix of its own, to [R, H, N].
+
+        Matrices are [N, K], outputs first, or [K, N] with `back`, when they are multiplied with as they stand.
+        """
         ...
 
     def constant(self, values: NDArray[np.float32]) -> A:
@@ -132,6 +140,28 @@ class RowOps(Protocol[A]):
 
     def key_values(self, op: Attention, capacity: int) -> KeyValues[A]:
         """Empty state of an attention layer that will absorb at most `capacity` tokens."""
+        ...
+
+    def put(self, buffer: A, rows: A, at: int) -> A:
+        """`buffer` [G, T, D] with `rows` [R, G, D] from slot `at` on, rounded to its dtype; the old one is gone."""
+        ...
+
+    def twin(self, buffer: A) -> A:
+        """A buffer that later calls of `put` on the other leave alone."""
+        ...
+
+    def read(self, queries: A, keys: Sequence[A], values: Sequence[A], reads: Reads[A]) -> A:
+        """Softmax attention of `queries` [R, H, D] over the keys that each row reads: [R, H, D].
+
+        `keys` and `values` are parts [G, T, D] that stand one behind another from position 0; they may be the same.
+        """
+        ...
+
+    def block_scores(self, queries: A, keys: Sequence[A], weights: A | None) -> A:
+        """Scores [R, B] of keys, parts [1, B, D]: over heads of float32 `queries` [R, H, D] the sum of relu(q . k).
+
+        Each head counts times its entry of `weights` [R, H]. In float32.
+        """
         ...
 
     def scan(self, step: Step, inputs: Sequence[A], start: A, parents: Sequence[int]) -> tuple[A, A]:

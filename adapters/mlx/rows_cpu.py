@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.adapters.mlx.blocks.key_values_cpu import CpuKeyValues
+from tensorfold.adapters.mlx.reads import Reads
+from tensorfold.adapters.mlx.reads_cpu import read_past, score_blocks
 from tensorfold.adapters.mlx.rows import Grouped, Product, Step
 from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.adapters.mlx.scans import run_rows
@@ -94,6 +96,22 @@ class CpuRows:
 
         return gathered
 
+    def per_head(self, stack: Stack, *, back: bool) -> Product[Rows]:
+        """A BLAS product for each head, as `product` makes them."""
+        if not self._unpack:
+            through_mlx = self._library.per_head(stack, back=back)
+            return lambda rows: self._library.host(through_mlx(mx.array(rows)))
+        weights = as_float32(stack.stored)
+        weights = np.ascontiguousarray(weights.swapaxes(-1, -2)) if back else weights
+        products = []
+        for weight in weights:
+            product = RowProduct(weight, self._workers, self._steps.get(weight.shape))
+            self._steps[weight.shape] = product.steps
+            products.append(product)
+        return lambda rows: np.stack(
+            [product(np.ascontiguousarray(rows[:, head])) for head, product in enumerate(products)], axis=1
+        )
+
     def _values(self, matrix: Matrix) -> Rows:
         """The matrix in float32; the last one is remembered, since a tied head follows its embedding."""
         if self._unpacked is None or self._unpacked[0] is not matrix:
@@ -172,10 +190,30 @@ class CpuRows:
 
     def key_values(self, op: Attention, capacity: int) -> CpuKeyValues:
         """Empty state of an attention layer."""
-        reader = self._readers.get(op.head_dim)
+        return CpuKeyValues(self._reader(op.head_dim), op, capacity)
+
+    def _reader(self, head_dim: int) -> BlockedAttention:
+        reader = self._readers.get(head_dim)
         if reader is None:
-            reader = self._readers[op.head_dim] = BlockedAttention(op.head_dim, self._workers)
-        return CpuKeyValues(reader, op, capacity)
+            reader = self._readers[head_dim] = BlockedAttention(head_dim, self._workers)
+        return reader
+
+    def put(self, buffer: Rows, rows: Rows, at: int) -> Rows:
+        """In place."""
+        buffer[:, at : at + len(rows)] = rows.transpose(1, 0, 2)
+        return buffer
+
+    def twin(self, buffer: Rows) -> Rows:
+        """A copy."""
+        return buffer.copy()
+
+    def read(self, queries: Rows, keys: Sequence[Rows], values: Sequence[Rows], reads: Reads[Rows]) -> Rows:
+        """In blocks of keys; a row that chooses its keys by itself."""
+        return read_past(self._reader(queries.shape[-1]), queries, keys, values, reads)
+
+    def block_scores(self, queries: Rows, keys: Sequence[Rows], weights: Rows | None) -> Rows:
+        """In blocks of keys."""
+        return score_blocks(queries, keys, weights)
 
     def scan(self, step: Step, inputs: Sequence[Rows], start: Rows, parents: Sequence[int]) -> tuple[Rows, Rows]:
         """One row after another."""

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.adapters.mlx.blocks.key_values_library import LibraryKeyValues, array_bytes, array_of
+from tensorfold.adapters.mlx.reads import Reads
+from tensorfold.adapters.mlx.reads_library import read_past, score_blocks
 from tensorfold.adapters.mlx.rows import Grouped, Product, Step
 from tensorfold.adapters.mlx.scans import run_rows
 from tensorfold.adapters.mlx.states import Buffered
@@ -121,6 +123,28 @@ class LibraryRows:
 
         return gathered
 
+    def per_head(self, stack: Stack, *, back: bool) -> Product[mx.array]:
+        """One MLX product over all heads."""
+        stored = stack.stored
+        if isinstance(stored, Values):
+            weight = self._dense(stored)
+            weight = weight if back else weight.swapaxes(-1, -2)
+            _settle(weight)
+
+            def multiply(rows: mx.array) -> mx.array:
+                return rows.astype(weight.dtype) @ weight
+
+        else:
+            words, scales, biases = self._codes(stored)
+            _settle(words, scales, biases)
+
+            def multiply(rows: mx.array) -> mx.array:
+                return mx.quantized_matmul(
+                    rows, words, scales, biases, transpose=not back, group_size=stored.group, bits=stored.bits
+                )
+
+        return lambda rows: multiply(rows.swapaxes(0, 1)).astype(self._dtype).swapaxes(0, 1)
+
     def _dense(self, values: Values) -> mx.array:
         raw = mx.array(values.raw)
         weight = raw.view(mx.bfloat16) if values.dtype == "BF16" else raw
@@ -215,6 +239,24 @@ class LibraryRows:
     def key_values(self, op: Attention, capacity: int) -> LibraryKeyValues:
         """Empty state of an attention layer."""
         return LibraryKeyValues(op, capacity, self._dtype)
+
+    def put(self, buffer: mx.array, rows: mx.array, at: int) -> mx.array:
+        """A new array; MLX writes it in place where nothing else holds the old one."""
+        return mx.slice_update(buffer, rows.swapaxes(0, 1).astype(buffer.dtype), mx.array([at]), axes=[1])
+
+    def twin(self, buffer: mx.array) -> mx.array:
+        """The same: arrays are values."""
+        return buffer
+
+    def read(
+        self, queries: mx.array, keys: Sequence[mx.array], values: Sequence[mx.array], reads: Reads[mx.array]
+    ) -> mx.array:
+        """One masked MLX attention."""
+        return read_past(queries, keys, values, reads)
+
+    def block_scores(self, queries: mx.array, keys: Sequence[mx.array], weights: mx.array | None) -> mx.array:
+        """One MLX product."""
+        return score_blocks(queries, keys, weights)
 
     def scan(
         self, step: Step, inputs: Sequence[mx.array], start: mx.array, parents: Sequence[int]

@@ -15,6 +15,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.adapters.mlx.table_rows import TableRows
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.centring import stored_around_zero
@@ -121,6 +122,20 @@ class WeightReader:
         bias = np.stack(biases).reshape(entries, rows) if biases else None
         return Stack(parts[0] if len(parts) == 1 else _stacked(parts), (entries, rows, columns), bias)
 
+    def heads(self, path: str) -> tuple[Stack, bool]:
+        """The matrices of a slot, one for each head, as stored; True when the file holds them transposed."""
+        found = self._bound[path]
+        entries, rows, columns = found.slot.shape
+        shape = (entries, columns, rows) if found.swapped else (entries, rows, columns)
+        return Stack(self._stored(found, found.module), shape), found.swapped
+
+    def table(self, path: str) -> TableRows:
+        """The rows of a slot, seen as [rows, width], which stay in their files. Raises RefusedError."""
+        found = self._bound[path]
+        # What is never read must not count as unread.
+        self._total -= sum(self._facts.tensors[n].nbytes for module in found.modules for n in module.tensors())
+        return TableRows(self._facts.folder, self._facts.tensors, found.modules, found.storage, found.slot.shape[-1])
+
     def floats(self, path: str) -> NDArray[np.float32]:
         """Every value of a slot in float32, however it is stored. Raises RefusedError.
 
@@ -182,7 +197,7 @@ class WeightReader:
         header = self._facts.tensors[name]
         values = read_tensor(self._facts.folder, header)
         self._read += header.nbytes
-        tenth = self._read * _STEPS // self._total
+        tenth = self._read * _STEPS // max(1, self._total)
         if tenth > self._said and self._total > _SMALL:
             self._said = tenth
             self._say(f"reading weights: {self._read / 1e6:,.0f} of {self._total / 1e6:,.0f} MB")
