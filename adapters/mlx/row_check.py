@@ -99,9 +99,10 @@ class RowCheck(Generic[A]):
     def _chains(self, references: Sequence[Reference[A]]) -> None:
         allowed = self._allowed
         for reference in references:
-            failed = self._probes.widths_equal(reference, range(2, allowed.chain + 1))
+            widths = chain_widths(allowed.chain)
+            failed = self._probes.widths_equal(reference, widths)
             if failed is not None:
-                allowed.chain = failed - 1
+                allowed.chain = max((width for width in widths if width < failed), default=1)
         if allowed.chain > 1 and not self._probes.kept_equal(references[0].lane, references[0].tokens[: allowed.chain]):
             allowed.chain = 1
         if allowed.chain < min(self._wanted.chain, self._wanted.context // 4):
@@ -199,6 +200,11 @@ def long_lengths(plan: DecoderPlan, context: int, width: int) -> list[int]:
     lengths = {*edges, *(length - 7 for length in _LONG), context - width - 1}
     state = state_spec(plan)
     return sorted(n for n in lengths if PROMPT < n <= context - width and lane_bytes(state, n) <= _MOST_LANE_BYTES)
+
+
+def chain_widths(most: int) -> list[int]:
+    """The widths probed up to `most`: every one up to 16 rows, then those around which products are cut."""
+    return [*range(2, min(most, 16) + 1), *(w for w in (17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128) if w <= most)]
 
 
 def key_edges(plan: DecoderPlan) -> set[int]:
