@@ -84,7 +84,8 @@ class Loading:
         """The model over one device's operations, its rows checked."""
         decoder, plan = self.decoder(ops), self._plan
         forward = Forward(decoder, self.head(decoder))
-        wanted = Wanted(plan.max_window, plan.tree_window, BATCH_ROWS, max_streams, SLICE, context)
+        rows = max(BATCH_ROWS, plan.max_window)
+        wanted = Wanted(plan.max_window, plan.tree_window, rows, max_streams, SLICE, context)
         identity = self._identity(ops, name)
         finding = self._finding(forward, wanted, identity, checks)
         limits = self._limits(wanted, finding.allowed, None if forward.head is None else forward.head.limits)

@@ -204,7 +204,8 @@ def long_lengths(plan: DecoderPlan, context: int, width: int) -> list[int]:
 
 def chain_widths(most: int) -> list[int]:
     """The widths probed up to `most`: every one up to 16 rows, then those around which products are cut."""
-    return [*range(2, min(most, 16) + 1), *(w for w in (17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128) if w <= most)]
+    edges = (17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127)
+    return [*range(2, min(most, 16) + 1), *(w for w in edges if w < most), *([most] if most > 16 else [])]
 
 
 def key_edges(plan: DecoderPlan) -> set[int]:
