@@ -1,0 +1,194 @@
+"""Attention of a window's rows over committed keys and their own ancestors, cut at absolute positions.
+
+Entry i of a row is position i, or the i-th position of the row's list where an indexer chose keys. Positions below
+`committed` lie in the cache, later ones in the window, where a row reads its ancestors in order: as if its path were
+contiguous. Entries are cut into blocks of 64 and chunks of 512 at fixed places. A chunk is one online softmax over its
+blocks in order; chunks are then joined in order. A row looks only at its own entries, so neither other rows nor later
+keys nor the number of chunks of a longer row reach its bits.
+
+    entries     0 ... 63 | 64 ... 127 | ... ... 511 || 512 ...
+    chunk       |<------------- chunk 0 ---------->||<- chunk 1
+    one simdgroup makes one query head of one row in one chunk:
+      scores    lane l: entries l and l + 32 of the block, one chain over the head's dims
+      result    lane l: value dims l, l + 32, ..., one chain over the block's entries
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from tensorfold.kernels.metal.launch import LANES, MetalKernel, parts
+from tensorfold.kernels.metal.windows import Window
+
+BLOCK = 64
+CHUNK = 512
+
+CHUNKS = MetalKernel(
+    name="attention_chunks",
+    inputs=(
+        "queries",
+        "keys",
+        "values",
+        "window_keys",
+        "window_values",
+        "ancestors",
+        "depths",
+        "chosen",
+        "counts",
+        "committed",
+        "scale",
+        "softcap",
+        "first_chunk",
+    ),
+    outputs=("partial", "peak", "mass"),
+    body="""
+  const int lane = int(thread_index_in_simdgroup), head = int(thread_position_in_grid.y);
+  const int rows = queries_shape[0], row = int(thread_position_in_grid.z) % rows;
+  const int turn = int(thread_position_in_grid.z) / rows, chunk = first_chunk + turn;
+  const int shared = head / (HEADS / KV_HEADS);
+  const int position = committed + depths[row];
+  const int end = CHOSEN ? counts[row] : position + 1;
+  const int begin = CHOSEN || WINDOW == 0 ? 0 : max(0, position + 1 - WINDOW);
+  const size_t query = (size_t(row) * HEADS + head) * DIM;
+  float sums[VALUE_DIM / 32];
+  for (int v = 0; v < VALUE_DIM / 32; v++) sums[v] = 0.0f;
+  float best = -INFINITY, weight = 0.0f;
+  const int chunk_end = min(end, (chunk + 1) * CHUNK);
+  for (int block = chunk * CHUNK; block < chunk_end; block += BLOCK) {
+    if (block + BLOCK <= begin) continue;
+    float scores[BLOCK / 32];
+    int places[BLOCK / 32];  // a row of the cache, or -1 - a row of the window
+    for (int part = 0; part < BLOCK / 32; part++) {
+      const int entry = block + part * 32 + lane;
+      const bool seen = entry >= begin && entry < end;
+      // An entry that may not be seen repeats the row's last one and weighs exactly nothing.
+      const int at = seen ? entry : end - 1;
+      const int key = CHOSEN ? chosen[size_t(row) * chosen_shape[1] + at] : at;
+      places[part] = key < committed ? key : -1 - ancestors[row * ancestors_shape[1] + key - committed];
+      const bool cached = places[part] >= 0;
+      const size_t from = (size_t(cached ? places[part] : -1 - places[part]) * KV_HEADS + shared) * DIM;
+      float product = 0.0f;
+      for (int d = 0; d < DIM; d++) {
+        const float key_value = cached ? float(keys[from + d]) : float(window_keys[from + d]);
+        product = fma(float(queries[query + d]), key_value, product);
+      }
+      float score = product * scale;
+      if (CAPPED) score = softcap * metal::precise::tanh(score / softcap);
+      scores[part] = seen ? score : -INFINITY;
+    }
+    float top = scores[0];
+    for (int part = 1; part < BLOCK / 32; part++) top = max(top, scores[part]);
+    top = max(best, simd_max(top));
+    const float shrink = metal::precise::exp(best - top);
+    float mine = 0.0f;
+    for (int part = 0; part < BLOCK / 32; part++) {
+      scores[part] = metal::precise::exp(scores[part] - top);
+      mine = mine + scores[part];
+    }
+    weight = fma(weight, shrink, simd_sum(mine));
+    best = top;
+    for (int v = 0; v < VALUE_DIM / 32; v++) sums[v] = sums[v] * shrink;
+    for (int part = 0; part < BLOCK / 32; part++) {
+      for (int l = 0; l < 32; l++) {
+        const int entry = block + part * 32 + l;
+        const float share = simd_shuffle(scores[part], ushort(l));
+        const int place = simd_shuffle(places[part], ushort(l));
+        if (entry < begin || entry >= end) continue;
+        const size_t from = (size_t(place >= 0 ? place : -1 - place) * KV_HEADS + shared) * VALUE_DIM + lane;
+        for (int v = 0; v < VALUE_DIM / 32; v++) {
+          const float value = place >= 0 ? float(values[from + v * 32]) : float(window_values[from + v * 32]);
+          sums[v] = fma(share, value, sums[v]);
+        }
+      }
+    }
+  }
+  const size_t out = (size_t(turn) * rows + row) * HEADS + head;
+  for (int v = 0; v < VALUE_DIM / 32; v++) partial[out * VALUE_DIM + v * 32 + lane] = sums[v];
+  if (lane == 0) {
+    peak[out] = best;
+    mass[out] = weight;
+  }
+""",
+)
+
+JOIN = MetalKernel(
+    name="attention_join",
+    inputs=("partial", "peak", "mass", "depths", "counts", "committed", "first_chunk"),
+    outputs=("y",),
+    body="""
+  const int dim = int(thread_position_in_grid.x), head = int(thread_position_in_grid.y);
+  const int row = int(thread_position_in_grid.z), rows = partial_shape[1];
+  const int position = committed + depths[row];
+  const int end = CHOSEN ? counts[row] : position + 1;
+  const int begin = CHOSEN || WINDOW == 0 ? 0 : max(0, position + 1 - WINDOW);
+  float best = -INFINITY, weight = 0.0f, sum = 0.0f;
+  for (int chunk = begin / CHUNK; chunk * CHUNK < end; chunk++) {
+    const size_t at = (size_t(chunk - first_chunk) * rows + row) * HEADS + head;
+    const float top = max(best, peak[at]);
+    const float kept = metal::precise::exp(best - top), added = metal::precise::exp(peak[at] - top);
+    sum = sum * kept;
+    sum = fma(partial[at * VALUE_DIM + dim], added, sum);
+    weight = weight * kept;
+    weight = fma(mass[at], added, weight);
+    best = top;
+  }
+  y[(size_t(row) * HEADS + head) * VALUE_DIM + dim] = T(sum / weight);
+""",
+)
+
+
+def attend(
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    window_keys: mx.array,
+    window_values: mx.array,
+    rows: Window,
+    committed: int,
+    scale: float,
+    sliding: int = 0,
+    softcap: float = 0.0,
+    chosen: mx.array | None = None,
+    counts: mx.array | None = None,
+) -> mx.array:
+    """Attention of `queries` [R, H, D] over the cache and the window: [R, H, V], in the dtype of `queries`.
+
+    `keys` [>= committed, G, D] and `values` [>= committed, G, V] hold the committed positions, `window_keys` and
+    `window_values` [R, G, ...] the window's rows; query head h reads head h // (H / G). D is anything, V a multiple of
+    32. `sliding` W lets position p read i with p - W < i <= p, 0 reads all. `softcap` c turns a score s into
+    c * tanh(s / c), 0 leaves it. With `chosen` [R, L] and `counts` [R], int32, row r reads the absolute
+    positions chosen[r, :counts[r]], which ascend and end with its own; at least one, and `sliding` is 0.
+    """
+    count, heads, dim = queries.shape
+    groups, value_dim = values.shape[1], values.shape[2]
+    length = committed + rows.longest if chosen is None else chosen.shape[1]
+    first = max(0, committed + 1 - sliding) // CHUNK if sliding else 0
+    chunks = parts(length, CHUNK) - first
+    lists = rows.ancestors if chosen is None else chosen
+    lengths = rows.depths if counts is None else counts
+    where = [mx.array(committed, mx.int32), mx.array(first, mx.int32)]
+    limits = {"HEADS": heads, "VALUE_DIM": value_dim, "CHUNK": CHUNK, "WINDOW": sliding, "CHOSEN": chosen is not None}
+    read = [queries, keys, values, window_keys, window_values]
+    floats = [mx.array(scale, mx.float32), mx.array(softcap, mx.float32)]
+    partial, peak, mass = CHUNKS(
+        [*read, rows.ancestors, rows.depths, lists, lengths, where[0], *floats, where[1]],
+        grid=(LANES, heads, count * chunks),
+        threadgroup=(LANES, 1, 1),
+        shapes=[(chunks, count, heads, value_dim), (chunks, count, heads), (chunks, count, heads)],
+        dtypes=[mx.float32] * 3,
+        KV_HEADS=groups,
+        DIM=dim,
+        BLOCK=BLOCK,
+        CAPPED=softcap > 0,
+        **limits,
+    )
+    (y,) = JOIN(
+        [partial, peak, mass, rows.depths, lengths, *where],
+        grid=(value_dim, heads, count),
+        threadgroup=(min(value_dim, 256), 1, 1),
+        shapes=[(count, heads, value_dim)],
+        dtypes=[queries.dtype],
+        T=queries.dtype,
+        **limits,
+    )
+    return y
