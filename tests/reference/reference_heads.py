@@ -119,12 +119,16 @@ class ReferenceDrafter:
         """One forward of the anchor, at position `start`, and `length` - 1 masks behind it."""
         tokens = [anchor] + [self.plan.mask_token] * (length - 1)
         rows = np.stack([self.target.embed(token, scaled=False) for token in tokens])
+        hidden = self.hidden(context, rows, start)[1:]
+        return DraftedBlock(np.stack([self.target.head(row) for row in hidden]), hidden)
+
+    def hidden(self, context: Floats, rows: Floats, start: int) -> Floats:
+        """The block's rows [L, D] behind all layers and the last norm; the first is at position `start`."""
         for index, (mixer, mlp) in enumerate(self.plan.layers):
             slots = Slots(self.reader, f"layers.{index}")
             rows = rows + self._attention(mixer, slots.below(mixer.name), rows, context, start)
             rows = rows + self._mlp(mlp, slots.below(mlp.name), rows)
-        hidden = Slots(self.reader, "").norm("output_norm", self.plan.output_norm, rows)[1:]
-        return DraftedBlock(np.stack([self.target.head(row) for row in hidden]), hidden)
+        return Slots(self.reader, "").norm("output_norm", self.plan.output_norm, rows)
 
     def _attention(self, sub: Sublayer, slots: Slots, rows: Floats, context: Floats, start: int) -> Floats:
         op = sub.op

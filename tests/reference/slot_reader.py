@@ -57,6 +57,10 @@ class SlotReader:
             self._kept[path] = self._read(self.bound[path])
         return self._kept[path]
 
+    def put(self, path: str, values: NDArray[Any]) -> None:
+        """Let a slot hold other values than the file's."""
+        self._kept[path] = values
+
     def bias(self, path: str) -> Floats | None:
         """The ordinary bias beside a slot's module."""
         found = self.bound[path]

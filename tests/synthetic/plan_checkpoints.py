@@ -19,7 +19,7 @@ from tensorfold.domain.families.storage import Layout
 from tensorfold.domain.families.tensors import TensorMap
 from tests.synthetic.safetensors_file import write_pending
 from tests.synthetic.slot_values import SlotValues
-from tests.synthetic.stored_slots import Pending, Publication, Quantized, stored_slots
+from tests.synthetic.stored_slots import Pending, Publication, Quantized, SlotSource, stored_slots
 from tests.synthetic.tiny_configs import VOCABULARY, text_part
 from tests.synthetic.tokenizer_files import write_tokenizer
 
@@ -76,9 +76,23 @@ def write_checkpoint(
 
     Dense tensors are stored in `dtype`, those that must be float32 in F32 whatever it is.
     """
+    values = SlotValues.of(PLANS[family_of(config)](config), seed)
+    return write_values(folder, config, values, form, quantization, dtype, shards)
+
+
+def write_values(
+    folder: Path,
+    config: Mapping[str, Any],
+    values: SlotSource,
+    form: str,
+    quantization: Quantized | None = None,
+    dtype: str = "F32",
+    shards: int = 1,
+) -> Path:
+    """As `write_checkpoint`, for slots whose values come from anywhere."""
     family = family_of(config)
     plan, publication = PLANS[family](config), PUBLICATIONS[family, form]
-    pending = list(stored_slots(plan.tensors, SlotValues.of(plan, seed), publication, dtype, quantization))
+    pending = list(stored_slots(plan.tensors, values, publication, dtype, quantization))
     folder.mkdir(parents=True, exist_ok=True)
     stops = sorted(plan.stop_ids)
     _write_json(folder / "config.json", dict(config) | _block(plan.tensors, pending, quantization))
