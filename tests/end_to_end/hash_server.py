@@ -19,6 +19,7 @@ from tensorfold.application.health import HealthService
 from tensorfold.application.measures import MeasureService
 from tensorfold.application.metering import Meter
 from tensorfold.application.ports.target_model import TargetModel
+from tensorfold.application.ports.tokenizer import ChatTemplate
 from tensorfold.application.replies import ReplyStats
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, HttpSettings, SamplingDefaults
@@ -134,7 +135,7 @@ def hash_server(
     limits: HttpLimits | None = None,
     context: int = CONTEXT,
     max_tokens: int = 256,
-    template: FakeTemplate | None = None,
+    template: ChatTemplate | None = None,
     tokenizer: FakeTokenizer = TOKENIZER,
     ends: frozenset[int] | None = None,
 ) -> Iterator[Place]:

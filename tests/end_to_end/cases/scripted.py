@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPConnection
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tensorfold.application.generation import Generation
 from tensorfold.application.planting import PlantedDrafts, Tally
 from tensorfold.application.ports.target_model import TargetModel
+from tensorfold.application.ports.tokenizer import ChatTemplate
 from tensorfold.application.replies import GenerationRequest
 from tensorfold.application.settings import EngineSettings, HttpSettings
 from tensorfold.domain.conversation.token_bytes import TokenBytes
@@ -88,6 +89,18 @@ class Said:
     error: dict[str, Any] | None = None
     body: dict[str, Any] = field(default_factory=dict)
     chunks: list[dict[str, Any]] = field(default_factory=list)
+    reasoning: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def called(self) -> list[tuple[str, str]]:
+        """Name and arguments of each call."""
+        return [(call["function"]["name"], call["function"]["arguments"]) for call in self.calls]
+
+    @property
+    def told(self) -> tuple[Any, ...]:
+        """What must be the same streamed and whole."""
+        return self.text, self.reasoning, self.called, self.finish, self.usage
 
 
 @dataclass
@@ -95,7 +108,7 @@ class Scripted:
     """A running server and what it rendered last."""
 
     place: Place
-    template: FakeTemplate
+    template: ChatTemplate
     tokenizer: ScriptTokenizer
     prompts: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -140,7 +153,7 @@ def scripted(
     script: Sequence[Token] = ("yes", END),
     *,
     window: int = 1,
-    template: FakeTemplate | None = None,
+    template: ChatTemplate | None = None,
     specials: Sequence[str] = SPECIALS,
     ends: Sequence[str] = (END,),
     listening: HttpSettings | None = None,
@@ -193,8 +206,10 @@ def _read(status: int, headers: dict[str, str], data: str) -> Said:
         return Said(status, headers, data)
     body = json.loads(data)
     choice = (body.get("choices") or [{}])[0]
-    text = choice.get("message", {}).get("content") or choice.get("text") or ""
-    return Said(status, headers, data, text, choice.get("finish_reason"), body.get("usage"), body.get("error"), body)
+    message = choice.get("message", {})
+    text = message.get("content") or choice.get("text") or ""
+    said = Said(status, headers, data, text, choice.get("finish_reason"), body.get("usage"), body.get("error"), body)
+    return replace(said, reasoning=message.get("reasoning_content", ""), calls=message.get("tool_calls", []))
 
 
 def _read_stream(status: int, headers: dict[str, str], data: str) -> Said:
@@ -218,4 +233,20 @@ def _read_stream(status: int, headers: dict[str, str], data: str) -> Said:
         errors[0] if errors else None,
         {},
         chunks,
+        "".join(choice.get("delta", {}).get("reasoning_content", "") for choice in choices),
+        _calls([delta for choice in choices for delta in choice.get("delta", {}).get("tool_calls", ())]),
     )
+
+
+def _calls(deltas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The calls of a stream: the first delta of each has everything but arguments, later ones nothing but arguments."""
+    calls: list[dict[str, Any]] = []
+    for delta in deltas:
+        if delta["index"] == len(calls):
+            assert set(delta) == {"index", "id", "type", "function"}
+            calls.append({"id": delta["id"], "type": delta["type"], "function": dict(delta["function"])})
+        else:
+            assert set(delta) == {"index", "function"}
+            assert set(delta["function"]) == {"arguments"}
+            calls[delta["index"]]["function"]["arguments"] += delta["function"]["arguments"]
+    return calls

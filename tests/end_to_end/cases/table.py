@@ -10,6 +10,7 @@ from typing import Final
 
 STREAMS: Final = "end_to_end/cases/test_streams.py::test_"
 REQUESTS: Final = "end_to_end/cases/test_requests.py::test_"
+DIALECTS: Final = "end_to_end/cases/test_dialects.py::test_"
 HTTP: Final = "end_to_end/cases/test_http.py::test_"
 COMMANDS: Final = "end_to_end/cases/test_commands.py::test_"
 HUB: Final = "end_to_end/test_hub.py::test_a_model_is_refused_in_one_line_before_its_weights"
@@ -22,8 +23,6 @@ HUBS: Final = (
     "private repository",
 )  # fmt: skip
 
-REASONING: Final = "reasoning told from the answer"
-CALLS: Final = "tool calls read out of replies"
 PROMPT_CACHE: Final = "a prompt cache"
 BUDGET: Final = "a memory budget with admission"
 RECURRENT: Final = "a family with recurrent state"
@@ -82,7 +81,8 @@ CASES: Final = (
     ),
     Case(
         "STP-03", "a stop string occurs in the thought and again in the answer",
-        "the thought stays whole, and the answer ends at the stop", needs=REASONING,
+        "the thought stays whole, and the answer ends at the stop",
+        (DIALECTS + "a_stop_in_the_thought_ends_nothing_and_the_one_in_the_answer_does",),
     ),
     Case(
         "STP-06", "stop is null, empty, a list of empties, of five, of a number, of a null character",
@@ -91,39 +91,55 @@ CASES: Final = (
     ),
     Case(
         "TC-01", "a model writes a call in its family's own markup",
-        "one structured call, no markup in the text, finished by tool_calls", needs=CALLS,
+        "one structured call, no markup in the text, finished by tool_calls",
+        (DIALECTS + "a_call_in_its_familys_markup_is_one_structured_call",
+         DIALECTS + "a_form_that_the_family_does_not_use_is_text",
+         "domain/conversation/dialects/test_every_dialect.py::test_a_written_call_is_read_back_however_it_is_cut"),
     ),
     Case(
         "TC-03", "the first of two calls is broken, the second is good",
-        "the good one is delivered whole, the broken one is not turned into an empty call", needs=CALLS,
+        "the good one is delivered whole, the broken one is not turned into an empty call",
+        (DIALECTS + "a_good_call_behind_a_broken_one_is_delivered_and_the_broken_one_is_text",),
     ),
     Case(
         "TC-04", "parameters that may be an object or null, and a list, written between tags",
-        "the arguments hold the JSON values and no texts of JSON", needs=CALLS,
+        "the arguments hold the JSON values and no texts of JSON",
+        (DIALECTS + "values_between_tags_are_the_json_that_the_schema_takes",),
     ),
     Case(
         "TC-07", "a call is streamed", "its first delta has index, id, type and whole name, later ones arguments alone",
-        needs=CALLS,
+        (DIALECTS + "the_first_delta_of_a_call_has_its_id_and_whole_name_and_later_ones_arguments_alone",),
     ),
     Case(
         "TC-09", "the same call behind some text, streamed and whole",
-        "finished by tool_calls both ways, with a content key", needs=CALLS,
+        "finished by tool_calls both ways, with a content key",
+        (DIALECTS + "a_call_behind_some_text_ends_the_reply_as_a_call_with_the_text_kept",),
     ),
     Case(
         "TC-11", "a call follows a thought that was never closed",
-        "it is delivered as a call and does not vanish in the thought", needs=f"{CALLS} and {REASONING}",
+        "it is delivered as a call and does not vanish in the thought",
+        (DIALECTS + "a_call_behind_a_thought_that_was_never_closed_is_a_call",),
     ),
     Case(
         "TC-14", "a reply holds the markup of a call though the request has no tools, an empty list, or chooses none",
         "the requests are taken, and the markup is text",
-        (STREAMS + "markup_of_a_call_is_text_where_no_tool_may_be_called",),
+        (STREAMS + "markup_of_a_call_is_text_where_no_tool_may_be_called",
+         DIALECTS + "markup_of_a_call_is_text_where_no_tool_is_offered",
+         DIALECTS + "a_call_of_another_tool_is_not_made_one_of_an_offered_tool"),
     ),
     Case(
         "RSN-01", "the prompt opens the thought, so that the reply only closes it",
-        "thought and answer are told apart without a tag in either", needs=REASONING,
+        "thought and answer are told apart without a tag in either",
+        (DIALECTS + "a_thought_that_the_prompt_opened_is_told_from_the_answer",),
     ),
-    Case("RSN-03", "the limit falls inside the thought", "all of it is thought, the content is empty", needs=REASONING),
-    Case("RSN-06", "the answer quotes the tags of a thought", "they are text and open nothing", needs=REASONING),
+    Case(
+        "RSN-03", "the limit falls inside the thought", "all of it is thought, the content is empty",
+        (DIALECTS + "a_limit_inside_the_thought_leaves_the_answer_empty",),
+    ),
+    Case(
+        "RSN-06", "the answer quotes the tags of a thought", "they are text and open nothing",
+        (DIALECTS + "tags_that_the_answer_quotes_are_text",),
+    ),
     Case(
         "TPL-01", "system messages behind the first user turn, and two at the beginning",
         "their text reaches the prompt, whatever the template takes",
