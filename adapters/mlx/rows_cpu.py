@@ -8,6 +8,7 @@ Matrices too large to be held in float32 stay as stored and go through MLX.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -21,10 +22,11 @@ from tensorfold.adapters.mlx.rows import Grouped, Product, Step
 from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.adapters.mlx.scans import run_rows
 from tensorfold.adapters.mlx.states import Buffered
-from tensorfold.adapters.mlx.weights import Matrix, Stack, as_float32
+from tensorfold.adapters.mlx.weights import Codes, Matrix, Stack, Values, as_float32
 from tensorfold.domain.families.ops import Attention
 from tensorfold.kernels.cpu.attention import BlockedAttention
 from tensorfold.kernels.cpu.elementwise import gated_silu, rms_norm, rotate, sigmoid
+from tensorfold.kernels.cpu.grouped import GroupedProduct
 from tensorfold.kernels.cpu.product import RowProduct
 from tensorfold.kernels.cpu.workers import Workers
 
@@ -81,17 +83,16 @@ class CpuRows:
         return lambda rows: self._library.host(through_mlx(mx.array(rows)))
 
     def grouped(self, stack: Stack) -> Grouped[Rows]:
-        """Each pair of row and matrix by itself, always the same product."""
+        """Each matrix once, for all rows that name it, in BLAS products as `product` makes them."""
         if not self._unpack:
             through_mlx = self._library.grouped(stack)
             return lambda rows, ids: self._library.host(through_mlx(mx.array(rows), mx.array(ids)))
-        weights, bias = as_float32(stack.stored), stack.bias
+        weights, bias = _unpacked(stack), stack.bias
+        product = GroupedProduct(weights, self._workers, self._steps.get(weights.shape[1:]))
+        self._steps[weights.shape[1:]] = product.steps
 
-        def gathered(rows: Rows, ids: Rows) -> Rows:
-            wide = np.broadcast_to(rows, (*ids.shape, rows.shape[-1]))
-            made = np.empty((*ids.shape, weights.shape[1]), np.float32)
-            for place in np.ndindex(*ids.shape):
-                np.matmul(weights[int(ids[place])], np.ascontiguousarray(wide[place]), out=made[place])
+        def gathered(rows: Rows, ids: Any) -> Rows:
+            made = product(rows, ids)
             return made if bias is None else made + bias[ids]
 
         return gathered
@@ -240,6 +241,22 @@ class CpuRows:
     def close(self) -> None:
         """End the threads that share the arithmetic."""
         self._workers.close()
+
+
+def _unpacked(stack: Stack) -> Rows:
+    """The matrices in float32, decoded one by one so that no second copy of all of them exists."""
+    stored = stack.stored
+    if isinstance(stored, Values) and stored.dtype == "F32":
+        return as_float32(stored)
+    made = np.empty(stack.shape, np.float32)
+    for entry in range(len(made)):
+        if isinstance(stored, Values):
+            one: Values | Codes = replace(stored, raw=stored.raw[entry])
+        else:
+            words, scales, biases = (part[entry] for part in (stored.words, stored.scales, stored.biases))
+            one = replace(stored, words=words, scales=scales, biases=biases)
+        made[entry] = as_float32(one)
+    return made
 
 
 def _with_bias(product: RowProduct, matrices: Sequence[Matrix]) -> Product[Rows]:

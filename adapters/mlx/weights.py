@@ -6,8 +6,9 @@ plan: a block asks for the slots it needs by path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +118,11 @@ class WeightReader:
         if found.swapped:
             raise RefusedError(f"{found.module.weight} is stored in a form the MLX backend does not read yet ({path}).")
         entries, rows, columns = found.slot.shape
-        parts = [self._stored(found, module) for module in found.modules]
+        parts = (self._stored(found, module) for module in found.modules)
+        stored = next(parts) if len(found.modules) == 1 else _stacked(parts, entries)
         biases = [self._floats(module.bias) for module in found.modules if module.bias]
         bias = np.stack(biases).reshape(entries, rows) if biases else None
-        return Stack(parts[0] if len(parts) == 1 else _stacked(parts), (entries, rows, columns), bias)
+        return Stack(stored, (entries, rows, columns), bias)
 
     def heads(self, path: str) -> tuple[Stack, bool]:
         """The matrices of a slot, one for each head, as stored; True when the file holds them transposed."""
@@ -215,13 +217,17 @@ def _cut(values: NDArray[Any], source: Source) -> NDArray[Any]:
     return np.ascontiguousarray(values[(slice(None),) * axis + (slice(start, stop),)])
 
 
-def _stacked(parts: Sequence[Codes | Values]) -> Codes | Values:
-    first = parts[0]
-    if isinstance(first, Values):
-        return replace(first, raw=np.stack([part.raw for part in parts if isinstance(part, Values)]))
-    codes = [part for part in parts if isinstance(part, Codes)]
-    words, scales, biases = (np.stack([getattr(c, name) for c in codes]) for name in ("words", "scales", "biases"))
-    return replace(first, words=words, scales=scales, biases=biases)
+def _stacked(parts: Iterator[Codes | Values], count: int) -> Codes | Values:
+    """`count` parts as one, each let go when it is copied: a model's experts twice would not fit."""
+    first = next(parts)
+    names = ("raw",) if isinstance(first, Values) else ("words", "scales", "biases")
+    made: dict[str, Any] = {
+        name: np.empty((count, *getattr(first, name).shape), getattr(first, name).dtype) for name in names
+    }
+    for index, part in enumerate(chain((first,), parts)):
+        for name, stack in made.items():
+            stack[index] = getattr(part, name)
+    return replace(first, **made)
 
 
 def read_tensor(folder: Path, header: TensorHeader) -> NDArray[Any]:
