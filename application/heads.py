@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from tensorfold.application.flight import Flight
 from tensorfold.application.live import Live
-from tensorfold.application.ports.target_model import Chain, Lattice, ProposeSpec, TargetModel
-from tensorfold.application.settings import EngineSettings
+from tensorfold.application.ports.target_model import Chain, HeadLimits, Lattice, ProposeSpec, TargetModel
+from tensorfold.application.settings import DraftSettings, EngineSettings
 from tensorfold.domain.drafting.calibration import Calibration
 from tensorfold.domain.drafting.costs import CostCurve
 from tensorfold.domain.drafting.depth import DepthPolicy, DepthSettings
@@ -26,6 +26,15 @@ _CHAIN_SEARCH = SearchSettings(branches=1)
 _GUARDED = DepthSettings(plain_guard=True)
 
 Blame = Callable[[str, Exception], None]
+
+
+def most_drafts(head: HeadLimits, asked: DraftSettings) -> int:
+    """The most drafts of a round: what the flag says, else what the family publishes, and no more than can be made.
+
+    A block is made in one pass however much of it is asked for, so the flag is for heads that chain alone.
+    """
+    by_flag = None if head.kind == "lattice" else asked.mtp_drafts
+    return min(head.drafts if by_flag is None else by_flag, head.most)
 
 
 class Heads:
@@ -45,10 +54,8 @@ class Heads:
         self._calibration = Calibration()
         self._deepest, self._least = 0, 0.0
         if self._head is not None and settings.drafts:
-            asked, least = settings.heads.mtp_drafts, settings.heads.mtp_confidence
-            # A block is made in one pass however much of it is asked for; the flag is for heads that chain.
-            drafts = self._head.drafts if asked is None or self._head.kind == "lattice" else asked
-            self._deepest = min(drafts, self._head.most)
+            least = settings.heads.mtp_confidence
+            self._deepest = most_drafts(self._head, settings.heads)
             self._least = self._head.min_confidence if least is None else least
 
     @property

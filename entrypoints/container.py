@@ -14,6 +14,7 @@ from tensorfold import __version__
 from tensorfold.application.catalogue import ModelSources
 from tensorfold.application.checkpoint_parts import CheckpointParts
 from tensorfold.application.describing import Describer
+from tensorfold.application.drafters import Drafters
 from tensorfold.application.ports.backend import Backend
 from tensorfold.application.ports.benchmarks import BenchmarkFiles, ChatServer
 from tensorfold.application.ports.checkpoints import CheckpointReader, ModelHub, RefusedError, WeightPackage
@@ -183,6 +184,7 @@ class Container(containers.DeclarativeContainer):
     parts: providers.Provider[CheckpointParts] = providers.Singleton(CheckpointParts, reader)
     hub: providers.Provider[ModelHub] = providers.Singleton(_hub, reader, parts)
     models: providers.Provider[ModelSources] = providers.Singleton(ModelSources, package, hub.provider, reader)
+    drafters: providers.Provider[Drafters] = providers.Singleton(Drafters, models, reader)
     puller: providers.Provider[Puller] = providers.Singleton(Puller, models, parts)
     describer: providers.Provider[Describer] = providers.Singleton(Describer, models, parts)
     tokenizer: providers.Provider[Tokenizer] = providers.Factory(_tokenizer)

@@ -17,6 +17,8 @@ from tensorfold.application.key_lines import MOST_KEY, is_key
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.releases import ProjectAddress, read_address
 from tensorfold.application.settings import (
+    PUBLISHED,
+    DraftSettings,
     EngineSettings,
     HttpSettings,
     ModelSettings,
@@ -25,6 +27,9 @@ from tensorfold.application.settings import (
 )
 
 ENGINE, HTTP, RECALL, SAMPLING = EngineSettings(), HttpSettings(), RecallSettings(), SamplingDefaults()
+HEADS = PUBLISHED
+DRAFTER_BITS = (0, 2, 3, 4, 5, 6, 8)
+MOST_MTP_DRAFTS = 16
 MOST_PARALLEL = 64
 MOST_QUEUE = 256
 MOST_ID = 256
@@ -149,6 +154,7 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             queue=min(MOST_QUEUE, 8 * streams),
             drafts=not getattr(flags, "no_drafts", False),
             decode_share=getattr(flags, "decode_share", ENGINE.decode_share),
+            heads=head_settings(flags),
         ),
         http=HttpSettings(
             host=getattr(flags, "host", HTTP.host),
@@ -172,6 +178,19 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
         recall=recall_settings(flags),
         notes=(*memory_notes(environment.get("TENSORFOLD_MEMORY_LIMIT_GB", "")), *recall_notes(flags)),
         live=not switched_on(environment.get("TENSORFOLD_NO_LIVE", "")) and environment.get("TERM", "dumb") != "dumb",
+    )
+
+
+def head_settings(flags: argparse.Namespace) -> DraftSettings:
+    """How draft heads are used; commands without these flags use what is published. Raises RefusedError."""
+    drafter = getattr(flags, "drafter", HEADS.drafter)
+    if not drafter.strip():
+        raise RefusedError("--drafter is empty; give it auto, none, a folder or a repository, or leave it out.")
+    return DraftSettings(
+        drafter=drafter,
+        drafter_bits=getattr(flags, "drafter_bits", HEADS.drafter_bits),
+        mtp_drafts=getattr(flags, "mtp_drafts", HEADS.mtp_drafts),
+        mtp_confidence=getattr(flags, "mtp_confidence", HEADS.mtp_confidence),
     )
 
 

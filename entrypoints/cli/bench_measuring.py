@@ -71,7 +71,7 @@ def measure(flags: argparse.Namespace) -> int:
         try:
             scheduler.wait_ready()
             questions, said = _questions(plan.prompts, checked, scheduler, container)
-            notes += [*report_lines(checked, scheduler), *said]
+            notes += [*report_lines(checked, scheduler, settings.engine), *said]
             matrix = Matrix(questions, plan.reply, plan.runs, plan.streams)
             outcome = Benchmark(scheduler, record, container.clock(), matrix, progress).run()
         except NotEqualError as difference:

@@ -16,7 +16,6 @@ from tensorfold.entrypoints.settings import AUTO_BACKEND, integer, number
 
 Backend = Literal["mlx", "cuda"]
 _CACHE = "every prompt is read from its start"
-_COPIES = "drafts are copied from the context, and with --recall from a record"
 _ONE = "one process serves a model"
 
 
@@ -57,14 +56,6 @@ GENERATION = (
         "reasoning ends with the reply's own limit", (0,), "mlx",
     ),
 )  # fmt: skip
-DRAFTING = (
-    LaterFlag("--drafter", "MODEL", str, "auto", "a draft model", _COPIES, ("auto", "none")),
-    LaterFlag("--drafter-bits", "N", integer(0, 16), 4, "bits of a draft model's weights", _COPIES, (4,)),
-    LaterFlag("--mtp-drafts", "N", integer(0, 64), 0, "drafts of a model's own head", _COPIES, (0,)),
-    LaterFlag(
-        "--mtp-confidence", "P", number(0, 1), None, "drafts of a model's own head while it is this sure", _COPIES, ()
-    ),
-)
 CACHES = (
     LaterFlag("--prompt-cache-gib", "GIB", number(0, 1 << 20), 0, "a cache of read prompts", _CACHE, (0,), "mlx"),
     LaterFlag("--checkpoint-slots", "N", integer(0, 1 << 20), 0, "kept states of prompts", _CACHE, (0,), "mlx"),
@@ -83,7 +74,7 @@ NVIDIA = (
         "cuda",
     ),
 )  # fmt: skip
-LATER = (*GENERATION, *DRAFTING, *CACHES, *NVIDIA)
+LATER = (*GENERATION, *CACHES, *NVIDIA)
 
 MLX_ONLY = ("--alias", "--reasoning-effort", *(flag.option for flag in LATER if flag.backend == "mlx"))
 LEARN = (

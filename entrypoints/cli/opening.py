@@ -13,12 +13,16 @@ from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
 from tensorfold.application.loading import Described, check_config, check_tokenizer, describe, load_engine
 from tensorfold.application.metering import Meter
+from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.recording import Recorder
 from tensorfold.application.scheduler import Scheduler
-from tensorfold.application.settings import SamplingDefaults
+from tensorfold.application.settings import EngineSettings, SamplingDefaults
 from tensorfold.domain.drafting.sources import DraftSourceFactory
+from tensorfold.domain.families.catalogue import Backend, family_of
+from tensorfold.domain.families.missing_heads import missing_head
+from tensorfold.entrypoints.cli.head_lines import head_lines, head_words
 from tensorfold.entrypoints.cli.progress import Progress
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import AUTO_BACKEND, RunSettings
@@ -36,6 +40,12 @@ class Checked:
     facts: CheckpointFacts
     described: Described
     tokenizer: Tokenizer
+    drafter: DrafterCheckpoint | None = None
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the checkpoint holds a draft head of its own."""
+        return any(path.startswith("mtp.") for path in self.described.bound)
 
 
 def check(settings: RunSettings, container: Container, say: Say) -> Checked:
@@ -55,7 +65,20 @@ def check(settings: RunSettings, container: Container, say: Say) -> Checked:
     described = describe(facts, backend, settings.model.context)
     tokenizer = container.tokenizer(folder)
     check_tokenizer(described.plan, tokenizer)
-    return Checked(name, folder, backend, facts, described, tokenizer)
+    checked = Checked(name, folder, backend, facts, described, tokenizer)
+    return checked if not settings.engine.drafts else _with_drafter(checked, settings, container, say)
+
+
+def _with_drafter(checked: Checked, settings: RunSettings, container: Container, say: Say) -> Checked:
+    """The model with the drafter that is meant. Raises RefusedError, also where a backend does not start without."""
+    asked, family = settings.engine.heads.drafter, family_of(checked.facts.config)
+    with Progress(asked, say) as progress:
+        drafter = container.drafters().find(asked, family, checked.described.plan, progress.say, progress.moved)
+    backend: Backend = "cuda" if checked.backend == "cuda" else "mlx"
+    lacking = missing_head(family, backend, has_head=checked.has_head, has_drafter=drafter is not None)
+    if lacking is not None and lacking.refuses:
+        raise RefusedError(lacking.text)
+    return replace(checked, drafter=drafter)
 
 
 def schedule(
@@ -94,6 +117,7 @@ def schedule(
             sources=sources,
             on_progress=on_progress or say,
             log=say,
+            drafter=checked.drafter,
         )
 
     meter = meter or Meter()
@@ -148,8 +172,9 @@ def drafting(scheduler: Scheduler, drafts: bool) -> bool:
     return drafts and scheduler.engine.model.limits.chain_width > 1
 
 
-def report_lines(checked: Checked, scheduler: Scheduler, drafts: bool = True) -> list[str]:
+def report_lines(checked: Checked, scheduler: Scheduler, engine: EngineSettings) -> list[str]:
     """What the load checks left, for the startup report."""
+    drafts, heads = engine.drafts, engine.heads
     limits = scheduler.engine.model.limits
     lines = list(limits.notes)
     if not drafts:
@@ -158,7 +183,10 @@ def report_lines(checked: Checked, scheduler: Scheduler, drafts: bool = True) ->
         lines.append("drafts are off: no window wider than one row kept its bits here")
     else:
         tree = f", trees of {limits.tree_width}" if limits.tree_width > 1 else ", no trees"
-        lines.append(f"drafts: context copies, windows of up to {limits.chain_width} rows{tree}")
+        head = head_words(limits, heads)
+        lines.append(f"drafts: context copies, {head}windows of up to {limits.chain_width} rows{tree}")
+        family, backend = family_of(checked.facts.config), checked.backend
+        lines += head_lines(limits, heads, family, "cuda" if backend == "cuda" else "mlx", stored=checked.has_head)
     in_turn = "take rounds in turn, as shared rows did not keep their bits here"
     several = "share rounds" if limits.shares_rounds else in_turn
     shares = several if scheduler.parallel > 1 else "come one after another"

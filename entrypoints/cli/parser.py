@@ -10,7 +10,19 @@ from typing import Any, NoReturn
 from tensorfold import __version__
 from tensorfold.domain.conversation import efforts
 from tensorfold.entrypoints.cli import bench, environment_help, info, later_flags, models, pull, update
-from tensorfold.entrypoints.settings import ENGINE, HTTP, MOST_PARALLEL, SAMPLING, gib, integer, number, parallel
+from tensorfold.entrypoints.settings import (
+    DRAFTER_BITS,
+    ENGINE,
+    HEADS,
+    HTTP,
+    MOST_MTP_DRAFTS,
+    MOST_PARALLEL,
+    SAMPLING,
+    gib,
+    integer,
+    number,
+    parallel,
+)
 
 _COMMANDS = ("serve", "pull", "models", "info", "update", "verify", "bench")
 
@@ -172,7 +184,8 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         "--decode-share", type=number(0, 16), default=ENGINE.decode_share, metavar="X",
         help="part of a prompt slice's time that running replies get before the next slice",
     )  # fmt: skip
-    later_flags.fill(drafting, (*later_flags.DRAFTING, *later_flags.CACHES))
+    _heads(drafting)
+    later_flags.fill(drafting, later_flags.CACHES)
     recall = parser.add_argument_group("recall")
     recall.add_argument(
         "--recall", action="store_true", help="keep a record of the token ids read and written, and draft from it"
@@ -191,6 +204,28 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         help="draft from the record and add nothing to it; implies --recall",
     )  # fmt: skip
     later_flags.fill(parser.add_argument_group("NVIDIA"), later_flags.NVIDIA)
+
+
+def _heads(drafting: argparse._ArgumentGroup) -> None:
+    drafting.add_argument(
+        "--drafter", default=HEADS.drafter, metavar="MODEL",
+        help="the draft model: auto (the family's own where it was pulled), none, a folder or a repository such as "
+        "owner/name or owner/name@revision",
+    )  # fmt: skip
+    drafting.add_argument(
+        "--drafter-bits", type=int, choices=DRAFTER_BITS, default=HEADS.drafter_bits,
+        help="bits that a draft model's matrices are rounded to as they are read; 0 leaves them as they are",
+    )  # fmt: skip
+    drafting.add_argument(
+        "--mtp-drafts", type=integer(0, MOST_MTP_DRAFTS), default=None, metavar="N",
+        help=f"most drafts a round of the model's own head, 0 to {MOST_MTP_DRAFTS}, 0 leaves it out; without it, what "
+        "its family publishes",
+    )  # fmt: skip
+    drafting.add_argument(
+        "--mtp-confidence", type=number(0, 1), default=None, metavar="P",
+        help="least probability that the model's own head must give a draft behind its first; without it, what its "
+        "family publishes",
+    )  # fmt: skip
 
 
 def _verify(parser: argparse.ArgumentParser) -> None:

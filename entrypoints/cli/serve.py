@@ -255,7 +255,7 @@ def _report(
     seconds: float,
 ) -> None:
     checked = opened.checked
-    for line in report_lines(checked, scheduler, settings.engine.drafts):
+    for line in report_lines(checked, scheduler, settings.engine):
         say(line)
     if opened.recall is not None:
         say(recall_line(opened.recall.report(), drafting(scheduler, settings.engine.drafts)))

@@ -41,7 +41,7 @@ def verify(flags: argparse.Namespace) -> int:
         scheduler.start()
         try:
             scheduler.wait_ready()
-            notes = report_lines(checked, scheduler)
+            notes = report_lines(checked, scheduler, settings.engine)
             for line in notes:
                 quiet(line)
             report = prove(scheduler, checked.tokenizer, quiet, flags.seed, record)

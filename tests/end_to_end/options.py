@@ -65,6 +65,22 @@ OPTIONS: tuple[Option, ...] = (
     Option("--backend", "auto", checks.backend),
     Option("--parallel", "auto", checks.in_report("streams: up to 2", "streams: up to 8")),
     Option("--no-drafts", "", checks.drafts_off, checks.serial_request),
+    Option(
+        "--drafter", "auto",
+        checks.settings("--drafter", "owner/name", wanted=lambda made: made.engine.heads.drafter == "owner/name"),
+    ),
+    Option(
+        "--drafter-bits", "4",
+        checks.settings("--drafter-bits", "0", wanted=lambda made: made.engine.heads.drafter_bits == 0),
+    ),
+    Option(
+        "--mtp-drafts", "what its family publishes",
+        checks.settings("--mtp-drafts", "2", wanted=lambda made: made.engine.heads.mtp_drafts == 2),
+    ),
+    Option(
+        "--mtp-confidence", "what its family publishes",
+        checks.settings("--mtp-confidence", "0.7", wanted=lambda made: made.engine.heads.mtp_confidence == 0.7),
+    ),
     Option("--decode-share", "0.25", checks.in_report("decode share 0.5", "decode share 0.25")),
     Option("--recall", "", checks.record),
     Option("--recall-dir", "named by the tokenizer", checks.in_report("/ids")),
@@ -72,8 +88,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--recall-read-only", "", checks.settings("--recall-read-only", wanted=checks.reads_only)),
 )  # fmt: skip
 ASKING = {
-    "--thinking-budget": "100", "--drafter": "owner/name", "--drafter-bits": "0", "--mtp-drafts": "3",
-    "--mtp-confidence": "0.7", "--prompt-cache-gib": "0.5", "--checkpoint-slots": "2", "--snapshot-dir": "~/snapshots",
+    "--thinking-budget": "100", "--prompt-cache-gib": "0.5", "--checkpoint-slots": "2", "--snapshot-dir": "~/snapshots",
     "--mlx-cache-gib": "8", "--tp": "2", "--rank": "1", "--master": "host", "--master-port": "1234",
 }  # fmt: skip
 """For every flag of a part that is not there, a value that asks for it."""

@@ -11,9 +11,8 @@ from tensorfold.entrypoints.settings import run_settings
 from tests.end_to_end.options import ASKING
 
 NO_NUMBERS = {
-    "--thinking-budget": "-1", "--drafter-bits": "17", "--mtp-drafts": "-1", "--mtp-confidence": "1.5",
-    "--prompt-cache-gib": "nan", "--checkpoint-slots": "some", "--mlx-cache-gib": "-1", "--tp": "3", "--rank": "2",
-    "--master-port": "0",
+    "--thinking-budget": "-1", "--prompt-cache-gib": "nan", "--checkpoint-slots": "some", "--mlx-cache-gib": "-1",
+    "--tp": "3", "--rank": "2", "--master-port": "0",
 }  # fmt: skip
 
 
