@@ -75,6 +75,7 @@ def test_every_folder_of_a_room_is_a_package() -> None:
     assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
+@pytest.mark.slow
 def test_no_module_but_the_composition_root_names_an_adapter() -> None:
     named = {
         name
@@ -84,6 +85,7 @@ def test_no_module_but_the_composition_root_names_an_adapter() -> None:
     assert named == {"entrypoints/container.py"}
 
 
+@pytest.mark.slow
 def test_no_room_is_imported_by_its_bare_name() -> None:
     bare = [
         (name, module)
@@ -114,6 +116,7 @@ def test_the_application_rests_on_the_domain_numpy_and_the_standard_library() ->
     } == set()
 
 
+@pytest.mark.slow
 def test_every_library_imported_is_a_stated_dependency_and_every_stated_one_is_imported() -> None:
     used = {module.split(".")[0] for _, tree in sources(*ROOMS) for module in imported(tree)}
     used -= {"tensorfold", *sys.stdlib_module_names}
@@ -156,6 +159,7 @@ def test_mlx_is_asked_for_by_platform_and_in_its_least_version() -> None:
     "words",
     [("--help",), ("--version",), *((c, "--help") for c in COMMANDS)],
 )
+@pytest.mark.slow
 def test_help_and_version_load_neither_mlx_nor_torch_nor_any_other_library(words: tuple[str, ...]) -> None:
     script = (
         "import sys\n"
@@ -179,6 +183,7 @@ def test_the_version_is_the_same_wherever_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("pattern", [REGISTRIES, MACHINE_PATHS], ids=["registry", "machine path"])
+@pytest.mark.slow
 def test_no_file_carries_a_registrys_host_name_or_a_machines_path(pattern: re.Pattern[str]) -> None:
     found = []
     for path in files():

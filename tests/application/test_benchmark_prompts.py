@@ -102,6 +102,7 @@ _VALUES = st.recursive(
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(st.dictionaries(st.sampled_from([*FULL, "role", "x"]), _VALUES, max_size=6))
+@pytest.mark.slow
 def test_any_object_is_a_prompt_or_refused_in_one_printable_line(stated: dict[str, Any]) -> None:
     try:
         made = read(GOOD | stated)

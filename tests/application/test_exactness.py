@@ -88,6 +88,7 @@ def replies_of(
     st.integers(1, 4),
     st.sampled_from([(1.0,), (0.9, 0.6, 0.3), (0.0, 1.0)]),
 )
+@pytest.mark.slow
 def test_a_drafted_reply_equals_the_serial_reply(
     the_cases: tuple[HashLaw, list[SerialCase]],
     chain: int,
@@ -111,6 +112,7 @@ def test_a_drafted_reply_equals_the_serial_reply(
 
 @PROPERTY
 @given(case_lists(), st.integers(2, 9), st.integers(1, 4))
+@pytest.mark.slow
 def test_after_every_round_a_lane_holds_the_prompt_and_all_of_the_reply_but_its_last_token(
     the_cases: tuple[HashLaw, list[SerialCase]], width: int, parallel: int
 ) -> None:

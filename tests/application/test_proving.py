@@ -49,6 +49,7 @@ def test_a_sound_engine_is_proved_in_every_mode() -> None:
 
 
 @pytest.mark.parametrize("trees", [False, True])
+@pytest.mark.slow
 def test_a_fault_in_wide_rows_is_found_and_its_position_named(trees: bool) -> None:
     report = prove(DriftingModel(3, LAW, prefill_slice=64, chains=not trees, trees=trees))
     assert not report.passed and report.differences > 0
@@ -83,6 +84,7 @@ def test_a_model_without_trees_is_proved_with_chains() -> None:
     assert not any("tree" in row.mode for row in report.rows)
 
 
+@pytest.mark.slow
 def test_narrow_windows_need_every_kept_length_up_to_their_own_width() -> None:
     report = prove(HashModel(LAW, prefill_slice=64, chain_width=4, tree_width=3))
     assert report.passed
@@ -111,6 +113,7 @@ def test_a_mode_that_saw_too_little_says_what_it_lacks() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_proof_without_drafts_says_which_minimum_was_missed() -> None:
     report = prove(HashModel(LAW, prefill_slice=64), EngineSettings(parallel=4, drafts=False))
     assert not report.passed

@@ -59,6 +59,7 @@ def prove(model: TargetModel, record: RecordUnderProof, settings: EngineSettings
         return Prover(scheduler, TOKENIZER, record=record).run()
 
 
+@pytest.mark.slow
 def test_a_sound_engine_is_proved_in_all_four_modes_of_the_record() -> None:
     with records() as record:
         report = prove(HashModel(LAW, prefill_slice=64, tree_width=1), record)
@@ -71,12 +72,14 @@ def test_a_sound_engine_is_proved_in_all_four_modes_of_the_record() -> None:
         assert mode == "record poisoned" or row.copies.landed >= LEAST_COPIED
 
 
+@pytest.mark.slow
 def test_trees_do_not_keep_the_records_modes_from_being_proved() -> None:
     with records() as record:
         report = prove(HashModel(LAW, prefill_slice=64), record)
     assert report.passed, report.reasons
 
 
+@pytest.mark.slow
 def test_a_fault_in_wide_rows_is_found_in_copies_too() -> None:
     with records() as record:
         report = prove(DriftingModel(3, LAW, prefill_slice=64, chains=True, trees=False), record)
@@ -84,6 +87,7 @@ def test_a_fault_in_wide_rows_is_found_in_copies_too() -> None:
     assert "record on" in faulty and not report.passed
 
 
+@pytest.mark.slow
 def test_a_record_that_offers_nothing_proves_nothing() -> None:
     with records() as record:
         settings = EngineSettings(parallel=4, drafts=False)

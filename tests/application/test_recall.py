@@ -320,6 +320,7 @@ def test_what_was_added_becomes_durable_however_busy_the_writer_is() -> None:
     service.close()
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_a_writer_that_is_stuck() -> None:
     store = HeldStore()
     service = service_over(store)

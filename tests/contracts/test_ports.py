@@ -62,6 +62,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("candidate", "check"), CASES)
+@pytest.mark.slow
 def test_an_implementation_promises_that(
     candidate: Candidate[Any], check: Callable[[Any], None], tmp_path: Path
 ) -> None:

@@ -37,11 +37,13 @@ def subject(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.parametrize("check", PROMISES, ids=names(PROMISES))
+@pytest.mark.slow
 def test_a_target_model_promises_that(check: Callable[[ModelSubject], None], subject: ModelSubject) -> None:
     check(subject)
 
 
 @pytest.mark.parametrize("check", MASKS, ids=names(MASKS))
+@pytest.mark.slow
 def test_a_target_model_that_takes_masks_promises_that(
     check: Callable[[ModelSubject], None], subject: ModelSubject
 ) -> None:

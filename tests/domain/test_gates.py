@@ -174,6 +174,7 @@ STOPS = st.lists(st.binary(min_size=1, max_size=6).map(lambda b: bytes(x % 2 + 9
 @settings(derandomize=True, deadline=None, max_examples=250)
 @given(PIECES, STOPS, st.integers(0, 12))
 @example([b"ab", b"aab"], [b"aab", b"abaab", b"b"], 1)
+@pytest.mark.slow
 def test_any_text_and_stops_match_as_a_plain_search_does(
     pieces: list[bytes], stops: list[bytes], observed: int
 ) -> None:

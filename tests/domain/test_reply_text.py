@@ -107,6 +107,7 @@ STOPS = st.lists(st.lists(BYTES, min_size=1, max_size=4).map(bytes), max_size=3)
 @given(PIECES, STOPS, st.lists(st.integers(0, 16), max_size=6))
 @example([b"\xed", b"\xa0", b"\x80"], [], [1])
 @example([b"\xf0\x9f", b"a"], [b"\x9fa"], [1])
+@pytest.mark.slow
 def test_any_grouping_of_ids_gives_the_decoded_bytes_before_the_stop(
     pieces: list[bytes], stops: list[bytes], borders: list[int]
 ) -> None:

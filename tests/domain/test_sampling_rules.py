@@ -123,6 +123,7 @@ def test_sampled_rows_need_a_position_and_settings_each() -> None:
         Sampling(11, 1.0),
     ],
 )
+@pytest.mark.slow
 def test_a_long_row_equals_the_slow_reference(sampling: Sampling, levels: int) -> None:
     generator = np.random.default_rng(levels)
     for position in range(6):
@@ -131,6 +132,7 @@ def test_a_long_row_equals_the_slow_reference(sampling: Sampling, levels: int) -
 
 
 @pytest.mark.parametrize("vocabulary", [1023, 1024, 1025, 1026])
+@pytest.mark.slow
 def test_the_nucleus_is_the_same_on_both_sides_of_the_size_where_it_stops_sorting_all(vocabulary: int) -> None:
     generator = np.random.default_rng(vocabulary)
     for position in range(40):

@@ -4,6 +4,7 @@ Seeds are fixed, so the figures are too; the bounds are the 99.9% points of thei
 """
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from tensorfold.domain.sampling import Sampling, draw, gumbel, keyed_hash, noise
@@ -24,6 +25,7 @@ def chi_square(counts: NDArray[np.int64], shares: NDArray[np.float64]) -> float:
     return float(((counts - expected) ** 2 / expected).sum())
 
 
+@pytest.mark.slow
 def test_two_hundred_thousand_draws_follow_the_softmax() -> None:
     drawn = (ROW / 0.8 + noise_table(77, range(DRAWS), IDS)).argmax(axis=1)
     sampling = Sampling(77, 0.8)
@@ -47,6 +49,7 @@ def test_draws_at_neighbouring_positions_are_independent() -> None:
         assert chi_square(pairs, np.full(36, 1 / 36)) < 66.62  # 35 degrees of freedom
 
 
+@pytest.mark.slow
 def test_draws_under_neighbouring_seeds_are_independent() -> None:
     one, two = (noise_table(seed, range(FEWER), np.arange(6)).argmax(axis=1) for seed in (8, 9))
     assert chi_square(np.bincount(one * 6 + two, minlength=36), np.full(36, 1 / 36)) < 66.62

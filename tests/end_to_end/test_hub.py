@@ -15,6 +15,7 @@ ASKED = [(refusal, command) for refusal in REFUSALS for command in refusal.comma
 
 
 @pytest.mark.parametrize(("refusal", "command"), ASKED, ids=str)
+@pytest.mark.slow
 def test_a_model_is_refused_in_one_line_before_its_weights(refusal: Refusal, command: str, tmp_path: Path) -> None:
     figures = Figures()
     refuse(refusal, command, tmp_path, figures)

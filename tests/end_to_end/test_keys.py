@@ -10,6 +10,7 @@ from tests.end_to_end.key_process import renewed_in_a_process
 from tests.end_to_end.rotation import house, outlive_the_key, rotate_under_load, spoil_the_file
 
 
+@pytest.mark.slow
 def test_no_rotation_loses_a_request_or_admits_one_wrongly(tmp_path: Path) -> None:
     with house(tmp_path) as home:
         rotate_under_load(home, 9)

@@ -51,5 +51,6 @@ def test_flags_of_parts_that_are_not_there_and_of_the_other_backend_are_refused_
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
+@pytest.mark.slow
 def test_the_command_line_refuses_in_one_line_with_its_exit_code(refusal: Refusal, room: Room) -> None:
     assert refusal_faults(refusal, room) == []

@@ -58,6 +58,7 @@ def client(tiny: Served) -> Iterator[openai.OpenAI]:
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+@pytest.mark.slow
 def test_streamed_whole_serial_and_among_others_a_reply_is_the_same(
     client: openai.OpenAI, sampling: dict[str, float]
 ) -> None:

@@ -15,6 +15,7 @@ MEMORY_BOUND = 8 << 20
 
 
 @pytest.mark.parametrize(("name", "write"), CASES, ids=[name for name, _ in CASES])
+@pytest.mark.slow
 def test_a_bad_folder_is_refused_in_one_line_and_bounded_memory(name: str, write: Writer, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     folder.mkdir()

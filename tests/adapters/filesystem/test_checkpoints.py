@@ -302,6 +302,7 @@ _GOOD_TEXT = json.dumps(_GOOD_HEADER).encode()
                    min_size=1, max_size=4),
     stated=st.none() | st.integers(0, len(_GOOD_TEXT) + _DATA + 16),
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_damaged_header_is_refused_or_still_describes_every_byte(
     tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int]], stated: int | None
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ STEPS = st.lists(
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(STEPS, st.integers(2, 4))
+@pytest.mark.slow
 def test_files_never_take_more_than_the_budget_and_hold_what_was_told(
     steps: list[tuple[str, int]], chunks: int
 ) -> None:

@@ -48,12 +48,14 @@ def _run_here() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.slow
 def test_whatever_a_cut_leaves_opens_with_what_was_promised_and_nothing_else(corpus: Corpus, name: str) -> None:
     tally = looked_at(corpus, name)
     assert tally.violations == []
     assert tally.all_images > 50
 
 
+@pytest.mark.slow
 def test_replies_over_what_cuts_and_flipped_bits_left_are_the_serial_ones(corpus: Corpus) -> None:
     tally = Tally()
     kept = look(tally, corpus, images=1200, seed=2, most=100)
@@ -65,6 +67,7 @@ def test_replies_over_what_cuts_and_flipped_bits_left_are_the_serial_ones(corpus
     assert set(tally.images) >= {*KINDS, "cut 2", "cut 3", "flipped bit", "flipped bits", "flipped bit in identity"}
 
 
+@pytest.mark.slow
 def test_killed_processes_lose_at_most_the_piece_they_were_writing() -> None:
     command = [sys.executable, "-m", "tests.benchmarks.recall_crash", "--kills", "20", "--images", "0", "--require"]
     done = subprocess.run(command, **_run_here())
@@ -75,6 +78,7 @@ def test_killed_processes_lose_at_most_the_piece_they_were_writing() -> None:
 # What must be noticed
 
 
+@pytest.mark.slow
 def test_a_write_that_never_reached_the_file_of_a_killed_process_is_noticed() -> None:
     faulty = (
         "import random, tempfile, pathlib\n"
@@ -91,6 +95,7 @@ def test_a_write_that_never_reached_the_file_of_a_killed_process_is_noticed() ->
     assert int(done.stdout) > 0
 
 
+@pytest.mark.slow
 def test_a_disk_that_forgets_what_was_synced_is_noticed(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedDisk, "sync", lambda self, name: None)
     assert "durable ids" in " ".join(looked_at(corpus, "append").violations)

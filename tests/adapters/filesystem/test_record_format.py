@@ -43,6 +43,7 @@ def test_any_bytes_are_read_as_ids_of_the_vocabulary_or_ends(data: bytes, vocabu
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(st.integers(0, 999), min_size=1, max_size=40), st.data())
+@pytest.mark.slow
 def test_zeros_in_place_of_ids_never_read_as_ids(ids: list[int], data: st.DataObject) -> None:
     lost = data.draw(st.sets(st.integers(0, len(ids) - 1)))
     stored = bytearray(encode(np.array(ids, np.int32), 1000))

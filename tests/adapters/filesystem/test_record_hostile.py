@@ -237,6 +237,7 @@ def test_a_folder_in_the_place_of_the_last_number_pauses_too() -> None:
     assert bench.store.append(run(30)).parts == () and "numbers" in bench.store.state().reason
 
 
+@pytest.mark.slow
 def test_of_thousands_of_chunks_the_newest_are_read_and_the_writer_keeps_no_more(tmp_path: Path) -> None:
     (tmp_path / "identity").write_bytes(IDENTITY.text().encode())
     for number in range(3000):

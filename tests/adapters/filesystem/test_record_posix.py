@@ -43,6 +43,7 @@ def _made(folder: Path) -> PosixRecordFiles:
 
 
 @pytest.mark.parametrize("umask", ["000", "022", "027", "077", "177", "277", "777"])
+@pytest.mark.slow
 def test_modes_are_private_under_any_umask(tmp_path: Path, umask: str) -> None:
     folder = tmp_path / "cache" / "recall" / "record"
     environment = os.environ | {"PYTHONPATH": f"{ROOT / '.pkg'}{os.pathsep}{ROOT}"}

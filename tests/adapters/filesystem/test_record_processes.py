@@ -71,6 +71,7 @@ def test_a_second_server_reads_and_a_third_becomes_the_writer_when_the_first_was
     assert on_disk(folder).store.open().state == "second", "the one that closed never had the lock"
 
 
+@pytest.mark.slow
 def test_a_reader_may_come_while_another_server_writes(tmp_path: Path) -> None:
     folder = tmp_path / "record"
     with _writer(folder) as child:

@@ -284,6 +284,7 @@ def test_room_is_needed_only_for_what_lacks(server: HubServer, tmp_path: Path) -
     hub_over(server, tmp_path, FakeDisk(left)).fetch(REPO, None, quiet)
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_parts_and_no_thread_that_writes(server: HubServer, tmp_path: Path) -> None:
     gate = threading.Event()
     server.mischief.hold = {BIG: (100_000, gate)}

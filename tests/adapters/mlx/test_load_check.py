@@ -25,6 +25,7 @@ from tests.adapters.mlx import planted_faults
 from tests.adapters.mlx.models import SLIDING, SMALL, absorb, load, rows, serial
 
 
+@pytest.mark.slow
 def test_sound_rows_are_allowed_everything_that_was_wanted(model: MlxModel[Any]) -> None:
     limits = model.limits
     assert (limits.chain_width, limits.tree_width, limits.shares_rounds) == (16, 16, True)
@@ -124,6 +125,7 @@ def counted_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield ran
 
 
+@pytest.mark.slow
 def test_a_finding_is_used_again_for_the_same_engine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with counted_checks(monkeypatch) as ran:
         first = load(tmp_path, SMALL)
@@ -140,6 +142,7 @@ def test_a_finding_is_used_again_for_the_same_engine_alone(tmp_path: Path, monke
         assert len(ran) == 5
 
 
+@pytest.mark.slow
 def test_a_corrupt_finding_is_ignored_and_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = load(tmp_path, SMALL).limits
     (file,) = (tmp_path / "cache" / "checks").iterdir()

@@ -101,6 +101,7 @@ def test_the_dense_form_is_every_value_rounded_once_to_bfloat16(tmp_path: Path, 
 
 @pytest.mark.parametrize("kind", BLOCK)
 @pytest.mark.parametrize("embedding", ["Q8_0", "F16"])
+@pytest.mark.slow
 def test_the_repack_changes_no_value(tmp_path: Path, kind: str, embedding: str) -> None:
     model = Llama(kind=kind, embedding_kind=embedding, attention_bias=True)
     folder = converted(tmp_path, model, Form.REPACKED)

@@ -150,6 +150,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(tmp_path: Path) -> None
 
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(edits=st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+@pytest.mark.slow
 def test_a_damaged_file_is_refused_or_keeps_every_tensor_inside(
     tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int]]
 ) -> None:

@@ -38,6 +38,7 @@ WORDS = [*SPECIAL, " ", "hello", "it's", "12", "\n\n"]
 @given(
     text=st.text(st.sampled_from(CHARACTERS), max_size=40) | st.lists(st.sampled_from(WORDS), max_size=8).map("".join)
 )
+@pytest.mark.slow
 def test_ids_equal_those_of_the_definition_and_decode_back(pre: str, text: str) -> None:
     library = written(pre=pre)
     reference = ReferenceTokenizer(tokens(), MERGES, SPECIAL, single_digits=PRE_TOKENIZERS[pre])

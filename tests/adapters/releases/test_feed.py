@@ -124,6 +124,7 @@ SLOW: dict[str, Behaviour] = {
 
 
 @pytest.mark.parametrize("name", SLOW)
+@pytest.mark.slow
 def test_a_slow_answer_holds_neither_the_caller_nor_a_thread(site: ReleaseSite, name: str) -> None:
     site.answers[LATEST] = SLOW[name]
     began = time.monotonic()

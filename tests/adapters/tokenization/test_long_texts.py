@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from tensorfold.adapters.tokenization.tokenizer import load_tokenizer
 from tests.adapters.tokenization.small_tokenizers import byte_level, saved
 
@@ -13,6 +15,7 @@ LEAST_TICKS = 20
 """A text that takes a hundred ticks or more to encode leaves room for these; a library that holds the lock for one."""
 
 
+@pytest.mark.slow
 def test_other_threads_run_while_a_long_text_is_encoded(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(saved(tmp_path, byte_level()))
     stop, ticks = threading.Event(), 0

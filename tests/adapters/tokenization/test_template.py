@@ -69,6 +69,7 @@ def test_a_conversation_is_rendered_with_and_without_the_generation_prompt(tmp_p
         ("{{ '<b>' }}", "<b>"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_templates_find_what_their_authors_rely_on(tmp_path: Path, source: str, text: str) -> None:
     assert _rendered(tmp_path, source) == text
 
@@ -146,6 +147,7 @@ def test_a_template_that_does_not_compile_is_refused_at_load_with_its_line(tmp_p
         pass
 
 
+@pytest.mark.slow
 def test_messages_that_are_too_many_or_nest_too_deeply_are_refused(tmp_path: Path) -> None:
     deep: Any = "x"
     for _ in range(200_000):

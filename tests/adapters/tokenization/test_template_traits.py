@@ -52,6 +52,7 @@ def _traits(folder: Path, source: str) -> TemplateTraits:
         ("{{ raise_exception('never') }}", TemplateTraits(False, False, False, False)),
     ],
 )
+@pytest.mark.slow
 def test_a_templates_traits_are_what_it_renders(tmp_path: Path, source: str, traits: TemplateTraits) -> None:
     assert _traits(tmp_path, source) == traits
 
@@ -74,6 +75,7 @@ REFUSING = "{% if (reasoning_effort or 'low') not in ('low', 'high') %}{{ raise_
         ("{{ strftime_now('%H %M %S') }}" + BRANCHES, ("low", "high")),
     ],
 )
+@pytest.mark.slow
 def test_the_efforts_of_a_template_are_those_it_tells_from_any_odd_word(
     tmp_path: Path, source: str, efforts: tuple[str, ...]
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_checkpoint_without_a_template_takes_no_tools(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [TOOLS + PLAIN, TOOLS + SYSTEM_FIRST + PLAIN, SYSTEM_LOST, STRICT_ROLES + PLAIN])
+@pytest.mark.slow
 def test_a_late_system_message_reaches_the_prompt_of_every_kind_of_template(tmp_path: Path, source: str) -> None:
     (tmp_path / "chat_template.jinja").write_text(source)
     template = load_template(tmp_path)

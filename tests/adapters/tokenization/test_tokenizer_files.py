@@ -74,6 +74,7 @@ def _empty() -> str:
 
 
 @pytest.mark.parametrize("name", BAD)
+@pytest.mark.slow
 def test_a_bad_file_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
     text, reason = BAD[name]
     (tmp_path / "tokenizer.json").write_text(text(), encoding="utf-8")

@@ -75,6 +75,7 @@ def test_random_ids_share_nothing_with_the_record() -> None:
     assert not any(gram in held for stream in work.streams for gram in _grams(stream.reply[:-1]))
 
 
+@pytest.mark.slow
 def test_wherever_a_hostile_record_of_keys_matches_it_goes_on_wrongly() -> None:
     work = next(work for work in hostile(word_speech()) if work.name == "hostile keys")
     following: dict[tuple[int, ...], set[int]] = {}

@@ -198,6 +198,7 @@ def test_no_text_is_lost_or_moved_whatever_the_template_takes(
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(turns=TURNS)
+@pytest.mark.slow
 def test_late_system_messages_never_make_user_turns_stand_in_a_row(turns: list[tuple[str, str]]) -> None:
     apart = [turn for i, turn in enumerate(turns) if turn[0] != "user" or i == 0 or turns[i - 1][0] != "user"]
     roles = [turn["role"] for turn in normalise(_said(*apart), late_system=False, user_runs=False)]

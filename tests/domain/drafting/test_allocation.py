@@ -38,6 +38,7 @@ def plainly(requests: Sequence[RowRequest], curve: CostCurve, batch_rows: int, o
 
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(requests=requests, curve=curves, batch_rows=st.integers(1, 40), overhead=st.floats(0.0, 20.0))
+@pytest.mark.slow
 def test_the_grants_are_those_of_the_plain_rule(
     requests: list[RowRequest], curve: CostCurve, batch_rows: int, overhead: float
 ) -> None:
@@ -47,6 +48,7 @@ def test_the_grants_are_those_of_the_plain_rule(
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(requests=requests, curve=curves, batch_rows=st.integers(1, 40), overhead=st.floats(0.0, 20.0))
+@pytest.mark.slow
 def test_rows_stay_within_the_launch_and_rates_never_below_plain_rounds(
     requests: list[RowRequest], curve: CostCurve, batch_rows: int, overhead: float
 ) -> None:

@@ -114,6 +114,7 @@ def branches(offer: Proposal) -> set[tuple[int, ...]]:
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(offers=many, limit=st.integers(0, 30))
+@pytest.mark.slow
 def test_a_merge_is_a_tree_of_what_was_proposed_without_repeats(offers: list[Proposal], limit: int) -> None:
     merged = merge(offers, limit)
     proposed: set[tuple[int, ...]] = set().union(*[branches(offer) for offer in offers])
@@ -131,6 +132,7 @@ def test_a_merge_is_a_tree_of_what_was_proposed_without_repeats(offers: list[Pro
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(offers=many)
+@pytest.mark.slow
 def test_merged_chances_fall_from_row_to_row_and_siblings_share_their_parents(offers: list[Proposal]) -> None:
     merged = merge(offers, 99)
     if merged is None:
@@ -145,6 +147,7 @@ def test_merged_chances_fall_from_row_to_row_and_siblings_share_their_parents(of
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(offers=many, limit=st.integers(1, 12))
+@pytest.mark.slow
 def test_a_tighter_limit_takes_the_first_rows_of_the_wider_merge(offers: list[Proposal], limit: int) -> None:
     wide, tight = merge(offers, 99), merge(offers, limit)
     if wide is None or tight is None:

@@ -42,6 +42,7 @@ def reads(tokens: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(tokens=texts, sizes=cuts, enter=st.integers(1, 8), cursors=st.integers(1, 16))
+@pytest.mark.slow
 def test_the_best_place_is_the_one_a_plain_search_gives(
     tokens: list[int], sizes: list[int], enter: int, cursors: int
 ) -> None:
@@ -63,6 +64,7 @@ def test_the_best_place_is_the_one_a_plain_search_gives(
     walk=st.integers(1, 4),
     extra=st.integers(0, 9),
 )
+@pytest.mark.slow
 def test_under_tight_bounds_it_still_follows_its_stated_rule(
     tokens: list[int], sizes: list[int], enter: int, cursors: int, walk: int, extra: int
 ) -> None:
@@ -82,6 +84,7 @@ def test_under_tight_bounds_it_still_follows_its_stated_rule(
     phrases=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=40), min_size=2, max_size=4),
     order=st.lists(st.integers(0, 3), min_size=4, max_size=12),
 )
+@pytest.mark.slow
 def test_repeated_phrases_are_found_with_the_default_bounds(phrases: list[list[int]], order: list[int]) -> None:
     tokens = [token for which in order for token in phrases[which % len(phrases)]]
     index = CopyIndex()

@@ -44,6 +44,7 @@ def test_points_that_fall_are_levelled_to_their_mean() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(points=points, seen=st.lists(junk, max_size=12), first=st.integers(0, 90), width=st.integers(0, 60))
+@pytest.mark.slow
 def test_costs_are_positive_and_never_fall_whatever_was_seen(
     points: list[tuple[int, float]], seen: list[tuple[int, float]], first: int, width: int
 ) -> None:

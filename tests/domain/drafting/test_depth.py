@@ -198,6 +198,7 @@ def test_the_guard_without_a_plain_cost_lets_drafts_run() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(rounds=rounds, cap=st.integers(0, 8), most=st.integers(-1, 9), guard=st.booleans(), measured=st.booleans())
+@pytest.mark.slow
 def test_a_depth_is_within_its_bounds_and_asking_twice_changes_nothing(
     rounds: list[tuple[int, int, float | None]], cap: int, most: int, guard: bool, measured: bool
 ) -> None:

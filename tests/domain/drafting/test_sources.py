@@ -75,6 +75,7 @@ def test_a_row_that_stands_before_its_parent_ends_a_tree() -> None:
     parents=st.none() | st.lists(st.integers(-2, 9), max_size=9),
     limit=st.integers(-1, 9),
 )
+@pytest.mark.slow
 def test_whatever_comes_back_can_be_run(
     tokens: list[int], chances: list[float], parents: list[int] | None, limit: int
 ) -> None:

@@ -331,6 +331,7 @@ def test_integer_constants_have_their_own_dtype() -> None:
 
 @given(st.data())
 @settings(derandomize=True, deadline=None, max_examples=150)
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_refused_in_one_sentence(data: st.DataObject) -> None:
     quantization = data.draw(st.sampled_from([None, FOUR]))
     tensors = written(plan().tensors, layout=quantization.default if quantization else None)

@@ -130,6 +130,7 @@ JSON = st.recursive(
 
 @given(JSON)
 @settings(derandomize=True, deadline=None, max_examples=100)
+@pytest.mark.slow
 def test_any_value_is_shown_on_one_short_line(value: Any) -> None:
     text = shown(value)
     assert text.isprintable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ VALUES = st.recursive(LEAVES, lambda v: st.lists(v, max_size=4) | st.dictionarie
 
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4))
 @settings(derandomize=True, deadline=None, max_examples=150)
+@pytest.mark.slow
 def test_any_config_becomes_a_sound_plan_or_one_sentence(changed: dict[str, Any]) -> None:
     try:
         parse_quantization(llama_config(**changed))
@@ -70,6 +72,7 @@ YARN = st.fixed_dictionaries(
 
 @given(YARN, st.integers(1, 64), st.floats(1.001, 1e15))
 @settings(derandomize=True, deadline=None, max_examples=150)
+@pytest.mark.slow
 def test_every_accepted_rope_has_finite_frequencies_between_the_scaled_and_the_plain(
     block: dict[str, Any], pairs: int, theta: float
 ) -> None:

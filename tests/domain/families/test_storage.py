@@ -119,6 +119,7 @@ def test_a_block_that_is_no_object_or_has_too_many_entries_is_refused() -> None:
 
 @given(st.sampled_from(AFFINE_BITS), st.sampled_from(AFFINE_GROUPS), st.integers(1, 300))
 @settings(derandomize=True, deadline=None, max_examples=100)
+@pytest.mark.slow
 def test_shapes_alone_tell_width_and_group(bits: int, group: int, count: int) -> None:
     inputs = group * count
     assert affine_layout(inputs * bits // 32, count, inputs) == Layout(bits, group)

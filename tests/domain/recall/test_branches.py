@@ -145,6 +145,7 @@ def _product(steps: list[float]) -> list[float]:
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(votes=votes_strategy, chances=ladders, rows=st.integers(1, 12), dominant=st.sampled_from([0.5, 0.9, 1.0]))
+@pytest.mark.slow
 def test_trees_are_sound_and_every_branch_is_some_places_text(
     votes: list[Vote], chances: tuple[float, ...], rows: int, dominant: float
 ) -> None:
@@ -165,6 +166,7 @@ def test_trees_are_sound_and_every_branch_is_some_places_text(
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(votes=votes_strategy, chances=ladders, dominant=st.sampled_from([0.5, 0.9, 1.0]))
+@pytest.mark.slow
 def test_narrow_trees_begin_wide_ones(votes: list[Vote], chances: tuple[float, ...], dominant: float) -> None:
     wide = spread(votes, chances, 100, dominant)
     for rows in range(1, len(wide.tokens)):

@@ -406,6 +406,7 @@ pieces_strategy = st.lists(st.lists(st.integers(0, 1), min_size=17, max_size=50)
 
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(pieces=pieces_strategy, steps=st.lists(st.integers(1, 9), min_size=1, max_size=12), data=st.data())
+@pytest.mark.slow
 def test_followed_places_are_the_longest_that_a_search_would_find(
     pieces: list[list[int]], steps: list[int], data: st.DataObject
 ) -> None:

@@ -37,6 +37,7 @@ def test_the_text_is_three_lines_and_their_check() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.integers(1, MOST_VOCABULARY), st.text(max_size=300))
+@pytest.mark.slow
 def test_whatever_a_model_is_called_its_identity_reads_back(vocabulary: int, model: str) -> None:
     identity = RecordIdentity(DIGEST, vocabulary, model)
     again = parse(identity.text())
@@ -91,6 +92,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["m", "", "Qwen3.8-27B-MLX-4bit", "ünï", "m" * MOST_MODEL])
+@pytest.mark.slow
 def test_one_flipped_bit_names_no_other_tokenizer_and_is_put_right(model: str) -> None:
     identity = RecordIdentity(DIGEST, 248320, model)
     data = identity.text().encode("utf-8")

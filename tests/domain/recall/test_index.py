@@ -337,6 +337,7 @@ def test_memory_is_an_eighth_of_the_budget_and_eight_bytes_an_id_of_each_chunk(b
     assert (index.ids, index.chunks, index.memory_bytes) == (40, 2, budget // 8 + 16 * CHUNK_IDS)
 
 
+@pytest.mark.slow
 def test_the_largest_record_has_an_index() -> None:
     index = RecordIndex(MOST_CHUNKS * CHUNK_BYTES, VOCABULARY)
     index.add(Part(1, 0, A[:100]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def happen(record: Record, kind: str, what: object) -> None:
 @given(
     course=st.lists(events, min_size=1, max_size=8), streams=st.lists(phrases, min_size=1, max_size=4), cut=st.data()
 )
+@pytest.mark.slow
 def test_places_are_those_of_a_plain_search(
     course: list[tuple[str, object]], streams: list[Ids], cut: st.DataObject
 ) -> None:
@@ -70,6 +72,7 @@ def test_places_are_those_of_a_plain_search(
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(seed=st.integers(0, 2**32), kinds=st.integers(1, 4), breaks=st.floats(0.0, 0.2))
+@pytest.mark.slow
 def test_a_chunk_of_garbage_is_searched_like_any_other(seed: int, kinds: int, breaks: float) -> None:
     rng = np.random.default_rng(seed)
     read = rng.integers(0, kinds, 60, dtype=np.int32)

@@ -259,6 +259,7 @@ def new_by_plain_search(record: Record, run: Ids) -> NDArray[np.bool_]:
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(stored=st.lists(runs, min_size=1, max_size=3), room=st.integers(17, 900), run=runs)
+@pytest.mark.slow
 def test_what_is_added_is_what_a_plain_search_does_not_find(stored: list[Ids], room: int, run: Ids) -> None:
     record = kept(*stored, room=room)
     new = new_by_plain_search(record, run)
@@ -268,6 +269,7 @@ def test_what_is_added_is_what_a_plain_search_does_not_find(stored: list[Ids], r
 
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(stored=st.lists(runs, max_size=4), room=st.integers(17, 1200), run=runs)
+@pytest.mark.slow
 def test_every_new_id_is_stored_once_can_be_reached_and_is_never_added_again(
     stored: list[Ids], room: int, run: Ids
 ) -> None:

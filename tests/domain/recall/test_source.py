@@ -936,6 +936,7 @@ class Reply:
     ),
     data=st.data(),
 )
+@pytest.mark.slow
 def test_whatever_is_copied_replies_stay_and_offers_are_sound(
     pieces: list[list[int]], widths: Widths, rules: OfferSettings, data: st.DataObject
 ) -> None:

@@ -13,6 +13,7 @@ steps = st.lists(
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(limit=st.integers(0, 6), steps=steps)
+@pytest.mark.slow
 def test_nothing_is_lost_repeated_or_reordered(limit: int, steps: list[tuple[str, int]]) -> None:
     queue: WaitingQueue[int] = WaitingQueue(limit)
     foreground: list[int] = []

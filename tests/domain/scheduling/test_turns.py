@@ -94,6 +94,7 @@ def test_every_stream_is_served_within_its_share_of_rounds(
 @given(
     replaced=st.lists(st.sets(st.integers(0, 7)), max_size=20), max_streams=st.integers(1, 4), lanes=st.integers(1, 8)
 )
+@pytest.mark.slow
 def test_arrivals_and_departures_hold_nobody_up(replaced: list[set[int]], max_streams: int, lanes: int) -> None:
     turns, live, fresh = TurnOrder(max_streams, 64), list(range(lanes)), lanes
     waited: dict[int, int] = {}

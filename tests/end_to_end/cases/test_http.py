@@ -34,6 +34,7 @@ def test_a_body_that_is_no_json_object_is_a_400_in_json(body: bytes) -> None:
         assert server.alive()
 
 
+@pytest.mark.slow
 def test_a_packed_body_is_read_and_one_that_lies_or_swells_is_refused() -> None:
     raw = json.dumps(GOOD).encode()
     with scripted() as server:

@@ -131,6 +131,7 @@ def test_half_a_surrogate_pair_is_read_as_a_replacement(message: bytes, streamed
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("script", whole_texts(["one", " two", " three", " four", END]), ids=len)
+@pytest.mark.slow
 def test_nothing_of_a_stop_string_is_sent_and_all_before_it_is(script: list[Token], window: int) -> None:
     with scripted(script, window=window) as server:
         whole, streamed = server.both(stop=["two three"])

@@ -41,6 +41,7 @@ SMALL = HttpLimits(body_bytes=2**20)
         b'{"messages":' + b"[" * 300 + b"]" * 300 + b"}",
     ],
 )
+@pytest.mark.slow
 def test_a_body_that_is_no_json_object_is_a_400_in_openais_shape(body: bytes) -> None:
     server = in_process()
     result = server.post(body)

@@ -17,6 +17,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]).filter(lambda c: c != "
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(value=NUMBERS, label=TEXTS, help=TEXTS.filter(lambda text: "\r" not in text))
+@pytest.mark.slow
 def test_any_value_label_and_help_comes_back_as_it_was(value: float, label: str, help: str) -> None:
     read = parse(text_of([single("a_b", "gauge", help, value, {"model_name": label})]))
     assert read["a_b"].value(model_name=label) == float(value)

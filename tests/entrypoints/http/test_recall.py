@@ -44,6 +44,7 @@ KEY = {"x-api-key": "alpha"}
 
 
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.slow
 def test_get_shows_every_figure_of_the_record_and_is_kept_by_no_cache(path: str) -> None:
     got = in_process(recall=FakeRecall()).client.simulate_get(path)
     assert (got.status_code, got.json) == (200, SHOWN)

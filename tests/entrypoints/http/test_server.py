@@ -264,6 +264,7 @@ def test_a_long_prompt_never_touches_the_disk() -> None:
         assert len(json.loads(body)["choices"][0]["message"]["content"]) == 3_000_000
 
 
+@pytest.mark.slow
 def test_a_client_that_never_reads_is_dropped_and_others_keep_their_pace() -> None:
     limits = HttpLimits(threads=12, spare_threads=4, poll_s=0.01, stall_s=1.0)
     with on_socket(FakeChat(silent), limits=limits) as server:
@@ -333,6 +334,7 @@ def test_nothing_follows_the_end_of_a_stream_that_is_cut_while_tokens_still_land
             talker.join()
 
 
+@pytest.mark.slow
 def test_a_finished_answer_that_nobody_reads_is_dropped_too() -> None:
     limits = HttpLimits(threads=12, spare_threads=4, poll_s=0.01, stall_s=1.0)
     with on_socket(FakeChat(silent), limits=limits) as server:
@@ -414,6 +416,7 @@ def test_stopping_ends_every_open_reply_in_good_form(busy: bool) -> None:
             socket.create_connection(("127.0.0.1", server.server.port), timeout=5)
 
 
+@pytest.mark.slow
 def test_stopping_does_not_wait_for_a_client_that_never_reads() -> None:
     with on_socket(FakeChat(silent)) as server:
         stuck = server.connect(receive_buffer=4096)

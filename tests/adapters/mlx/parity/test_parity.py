@@ -20,6 +20,7 @@ LIVE = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
+@pytest.mark.slow
 def test_logits_equal_the_kept_ones_of_both_oracles(case: Case, tmp_path: Path) -> None:
     for way, ops in arithmetics(case).items():
         ours = by_us(case, tmp_path / way, ops)
