@@ -27,7 +27,7 @@ from tensorfold.domain.families.decoder_fields import (
     layer_count,
     multiple,
 )
-from tensorfold.domain.families.fields import ConfigError, Fields
+from tensorfold.domain.families.fields import ConfigError, Fields, listed
 from tensorfold.domain.families.naming import Names, name_weights, placed
 from tensorfold.domain.families.ops import Attention, Norm, SwiGLU
 from tensorfold.domain.families.plan_weights import drafter_weights
@@ -40,6 +40,10 @@ from tensorfold.domain.families.tensors import Source, TensorMap
 
 ARCHITECTURE = "DFlash2DraftModel"
 CONFIG, GLM_CONFIG = DFLASH2, DFLASH2_GLM
+_OWN = (
+    *("block_size", "mask_token_id", "target_layer_ids", "conv_kernel_size", "conv_group_size"),
+    *("selector_rank", "selector_top_k"),
+)
 _MOST_TAPS, _MOST_BLOCK, _MOST_RANK, _MOST_CANDIDATES = 64, 64, 4_096, 256
 _ATTENTION: dict[str, Names] = {
     "q": "self_attn.q_proj",
@@ -76,9 +80,9 @@ def recognises(config: Mapping[str, Any]) -> bool:
 def plan(config: Mapping[str, Any], target: DecoderPlan | None = None) -> DFlashDrafter:
     """The drafter a config.json describes, checked against its target where one is given. Raises ConfigError."""
     fields = Fields(config)
-    inner = fields.group("dflash_config") or fields
     if not recognises(config):
         raise ConfigError(f"config.json's architectures name no {ARCHITECTURE}; only a DFlash2 drafter can stand here.")
+    inner = _own_fields(fields)
     width, vocabulary = fields.integer("hidden_size", 1, MOST_WIDTH), fields.integer("vocab_size", 2, MOST_VOCABULARY)
     norm = Norm(fields.number("rms_norm_eps", 1e-12, 1.0))
     group = inner.integer("conv_group_size", 1, width)
@@ -121,6 +125,20 @@ def refuse(config: Mapping[str, Any], target: DecoderPlan | None = None) -> str 
     return None
 
 
+def _own_fields(fields: Fields) -> Fields:
+    """The settings that are DFlash2's own; one that is not known could change what is computed."""
+    inner = fields.group("dflash_config")
+    if inner is None:
+        return fields
+    unknown = [name for name in inner.values if name not in _OWN]
+    if unknown:
+        raise ConfigError(
+            f"{inner.place} has fields that are not read here: {listed(unknown)}; take the drafter published for the "
+            "model, or start with `--drafter none`."
+        )
+    return inner
+
+
 def _attention(fields: Fields, norm: Norm) -> Attention:
     fields.only("attention_bias", False)
     fields.only("use_sliding_window", True)
@@ -144,16 +162,16 @@ def _attention(fields: Fields, norm: Norm) -> Attention:
 def _taps(fields: Fields, inner: Fields, target: DecoderPlan | None) -> tuple[Tap, ...]:
     """A tap of the target's layer L is read after L + 1 finished layers, as the mean of the streams where there are."""
     layers = fields.integer("num_target_layers", 1, MOST_LAYERS, MOST_LAYERS)
-    listed = inner.integers("target_layer_ids", 0, layers - 1, _MOST_TAPS)
-    if not listed or any(later <= earlier for earlier, later in pairwise(listed)):
+    taps = inner.integers("target_layer_ids", 0, layers - 1, _MOST_TAPS)
+    if not taps or any(later <= earlier for earlier, later in pairwise(taps)):
         raise inner.refusal("target_layer_ids", "a rising list of the target's layers")
-    if target is not None and listed[-1] >= len(target.layers):
+    if target is not None and taps[-1] >= len(target.layers):
         raise ConfigError(
-            f"The drafter reads layer {listed[-1]} of its target (target_layer_ids), which has {len(target.layers)} "
+            f"The drafter reads layer {taps[-1]} of its target (target_layer_ids), which has {len(target.layers)} "
             "layers: take the drafter published for this model, or start with `--drafter none`."
         )
     streams = 1 if target is None else target.streams
-    return tuple(Tap(index + 1, "stream_mean" if streams > 1 else "residual") for index in listed)
+    return tuple(Tap(index + 1, "stream_mean" if streams > 1 else "residual") for index in taps)
 
 
 def _check_target(drafter: DFlashDrafter, target: DecoderPlan) -> None:

@@ -65,6 +65,7 @@ def test_the_model_it_drafts_for_is_found_by_its_sizes() -> None:
         (inner(target_layer_ids=[5, 5]), None, "it must be a rising list of the target's layers"),
         (inner(target_layer_ids=[]), None, "it must be a rising list of the target's layers"),
         (inner(target_layer_ids=[64]), None, "target_layer_ids[0] as 64"),
+        (inner(tree="wide", depth=2), None, "dflash_config has fields that are not read here: tree, depth; take the"),
         (inner(block_size=1), None, "block_size as 1; it must be an integer from 2 to 64"),
         (inner(mask_token_id=248_320), None, "mask_token_id as 248320"),
         (inner(conv_group_size=17), None, "hidden_size as 5,120; it must be a multiple of conv_group_size (17)"),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tensorfold.domain.families import dflash2, gemma4, glm5_next, nemotron_h, qwen3_5, qwen4_exp
 from tensorfold.domain.families.facts import State, drafter_parameters, drafter_state, experts, facts
+from tensorfold.domain.families.listing import estimated_bytes
 from tensorfold.domain.families.ngram_tables import multipliers, primes_from
 from tensorfold.domain.families.state import lane_bytes, state_spec
+from tensorfold.domain.families.storage import parse_quantization
+from tests.domain.families.sheet_facts import FOUR_64, gemma_block
 
 
 def test_heads_and_tables_are_told_apart() -> None:
@@ -53,3 +59,18 @@ def test_no_product_of_a_multiplier_with_an_id_passes_63_bits() -> None:
     for vocabulary in (2, 288, 248_320, 1 << 22):
         made = multipliers(1234, 1, 8, vocabulary)
         assert all(m % 2 and m * (vocabulary - 1) < 1 << 63 for m in made) and len(set(made)) == 8
+
+
+def test_estimates_are_the_published_bytes() -> None:
+    def gigabytes(module: Any, block: dict[str, Any], without: str | tuple[str, ...] = "none") -> float:
+        plan = module.plan(module.CONFIG)
+        slots = {path: slot for path, slot in plan.tensors.slots.items() if not path.startswith(without)}
+        quantization = parse_quantization({"quantization": block})
+        return estimated_bytes(replace(plan, tensors=replace(plan.tensors, slots=slots)), quantization) / 1e9
+
+    assert gigabytes(nemotron_h, FOUR_64, "mtp.") == pytest.approx(17.76, abs=0.03)
+    assert gigabytes(nemotron_h, FOUR_64) - gigabytes(nemotron_h, FOUR_64, "mtp.") == pytest.approx(0.75, abs=0.01)
+    assert gigabytes(glm5_next, FOUR_64, "mtp.") == pytest.approx(176.2, abs=0.3)
+    assert gigabytes(gemma4, gemma_block()) == pytest.approx(14.2, abs=0.01)
+    # Layers and head are 14.4 GB; the embedding, of which one row is read, comes on top.
+    assert gigabytes(qwen3_5, FOUR_64, ("mtp.", "embedding")) == pytest.approx(14.4, abs=0.05)
