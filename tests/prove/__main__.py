@@ -15,6 +15,12 @@ PARTS = {
     "hostile": [sys.executable, "-m", "tests.prove.hostile"],
     "verify": [sys.executable, "-m", "tests.prove.verify"],
     "fuzz": [sys.executable, "-m", "tests.prove.fuzz"],
+    "options": [sys.executable, "-m", "tests.end_to_end.options"],
+    "hub": [sys.executable, "-m", "tests.end_to_end.hub"],
+    "update": [sys.executable, "-m", "tests.end_to_end.update"],
+    "keys": [sys.executable, "-m", "tests.end_to_end.keys"],
+    "cases": [sys.executable, "-m", "tests.end_to_end.cases"],
+    "clients": [sys.executable, "-m", "tests.end_to_end.real_clients"],
 }
 
 
