@@ -1,0 +1,1 @@
+"""One op at a time, over both devices of rows."""
