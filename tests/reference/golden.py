@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.reference import oracles
+from tests.reference import head_oracles, oracles
 from tests.reference.parity_cases import CASES, POSITIONS, Case
 
 FOLDER = Path(__file__).parent / "golden"
@@ -32,7 +32,7 @@ def made(case: Case, folder: Path) -> Kept:
     written = case.write(folder)
     found = {name: rows for name, rows in oracles.logits(case.family, written).items() if name in case.oracles}
     if case.head:
-        found["mtp"] = oracles.mtp_logits(case.family, written)
+        found["mtp"] = head_oracles.mtp_logits(case.family, written)
     return {name: rows[list(POSITIONS)] for name, rows in found.items()}
 
 
@@ -48,7 +48,7 @@ def main(names: list[str]) -> int:
             _save(case.name, made(case, Path(scratch)))
     if not names or "dflash2" in names:
         with tempfile.TemporaryDirectory() as scratch:
-            _save("dflash2", oracles.dflash_hidden(Path(scratch)))
+            _save("dflash2", head_oracles.dflash_hidden(Path(scratch)))
     return 0
 
 

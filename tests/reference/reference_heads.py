@@ -29,14 +29,21 @@ def mtp_logits(model: ReferenceModel, tokens: Sequence[int], chained: Sequence[i
 
     The tokens in `chained` follow the last of `tokens` as drafts: their entries read what the head's last entry gave.
     """
+    fed = Fed()
+    for token in tokens:
+        model.feed(fed, token)
+    return mtp_logits_of(model, fed, chained)
+
+
+def mtp_logits_of(model: ReferenceModel, fed: Fed, chained: Sequence[int] = ()) -> Floats:
+    """The same behind rows that were fed already, one after another."""
     mtp = model.plan.mtp
     assert mtp is not None
-    fed, lane = Fed(), Lane()
+    lane = Lane()
     made: list[Floats] = []
     given = np.zeros(0)
-    for row, following in pairwise(tokens):
-        model.feed(fed, row)
-        logits, given = _entry(model, mtp, lane, model.tap(fed, len(fed.streams) - 1, mtp.tap), following)
+    for number, (_, following) in enumerate(pairwise(fed.lane.rows)):
+        logits, given = _entry(model, mtp, lane, model.tap(fed, number, mtp.tap), following.token)
         made.append(logits)
     for draft in chained:
         logits, given = _entry(model, mtp, lane, given, draft)

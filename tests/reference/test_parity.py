@@ -12,8 +12,8 @@ from tests.reference import oracles
 from tests.reference.drafter_case import CONTEXTS, DrafterCase
 from tests.reference.golden import kept, made
 from tests.reference.parity_cases import CASES, LARGEST, POSITIONS, Case
-from tests.reference.reference_heads import ReferenceDrafter, mtp_logits
-from tests.reference.reference_model import ReferenceModel
+from tests.reference.reference_heads import ReferenceDrafter, mtp_logits_of
+from tests.reference.reference_model import Fed, ReferenceModel
 from tests.synthetic.tiny_configs import FAMILIES
 
 NAMES = [case.name for case in CASES]
@@ -26,17 +26,14 @@ def agree(ours: NDArray[np.float64], theirs: NDArray[np.float32]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_logits_equal_the_kept_ones_of_each_library(case: Case, tmp_path: Path) -> None:
-    ours = case.model(tmp_path).logits(oracles.tokens())[list(POSITIONS)]
-    libraries = {name: rows for name, rows in kept(case.name).items() if name != "mtp"}
-    assert set(libraries) == set(case.oracles) != set()
-    for theirs in libraries.values():
-        agree(ours, theirs)
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case.head], ids=lambda case: case.name)
-def test_the_draft_heads_logits_equal_the_kept_ones(case: Case, tmp_path: Path) -> None:
-    agree(mtp_logits(case.model(tmp_path), oracles.tokens())[list(POSITIONS)], kept(case.name)["mtp"])
+def test_logits_of_model_and_draft_head_equal_the_kept_ones_of_each_library(case: Case, tmp_path: Path) -> None:
+    model, fed, theirs = case.model(tmp_path), Fed(), kept(case.name)
+    ours = np.stack([model.feed(fed, token) for token in oracles.tokens()])[list(POSITIONS)]
+    assert set(theirs) == {*case.oracles, *(["mtp"] if case.head else [])} != set()
+    for library in case.oracles:
+        agree(ours, theirs[library])
+    if case.head:
+        agree(mtp_logits_of(model, fed)[list(POSITIONS)], theirs["mtp"])
 
 
 def test_every_family_and_every_head_is_compared_as_published_and_as_converted() -> None:

@@ -25,13 +25,14 @@ def model_of(family: str, folder: Path) -> ReferenceModel:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("prompt", (0, 5, 10), ids=lambda length: f"behind_{length}")
+@pytest.mark.parametrize("prompt", (0, 10), ids=lambda length: f"behind_{length}")
 def test_a_tree_row_has_the_logits_of_its_own_path(family: str, prompt: int, tmp_path: Path) -> None:
     model, before = model_of(family, tmp_path), tokens()[:prompt]
     rows = model.tree_logits(before, WINDOW)
-    for row in range(len(WINDOW)):
-        path = [WINDOW.tokens[at] for at in WINDOW.path_to(row)]
-        assert np.array_equal(model.logits([*before, *path])[-1], rows[row]), row
+    for leaf in (row for row in range(len(WINDOW)) if row not in WINDOW.parents):
+        path = WINDOW.path_to(leaf)
+        alone = model.logits([*before, *(WINDOW.tokens[row] for row in path)])
+        assert np.array_equal(alone[len(before) :], rows[list(path)]), leaf
 
 
 @pytest.mark.parametrize("family", FAMILIES)
