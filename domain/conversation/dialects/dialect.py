@@ -76,6 +76,14 @@ class Source:
                 raise Broken
             yield from self.more()
 
+    def ahead(self, mark: str) -> Reading[bool]:
+        """Whether a mark stands here; it is not read."""
+        while True:
+            rest = self.text[self.at : self.at + len(mark)]
+            if rest == mark or not mark.startswith(rest) or self.ended:
+                return rest == mark
+            yield from self.more()
+
     def until(self, mark: str, most: int | None = None) -> Reading[str]:
         """Read the text before a mark, and the mark. Raises Broken when `most` characters come without it."""
         seen = self.at

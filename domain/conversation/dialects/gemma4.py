@@ -41,7 +41,10 @@ class Gemma4:
         yield from source.one_of("call:")
         tool = offered(tools, (yield from source.until("{", tools.longest_name)))
         arguments = yield from _object(source, _DEPTH, tool)
-        yield from source.closing("<tool_call|>")
+        yield from source.blank()
+        if not (yield from source.ahead("call:")):
+            yield from source.closing("<tool_call|>")
+        # Else another call stands inside the same marks, and is read as one that lacks the first.
         yield from whole(tool.name, arguments)
 
     def shows(self, text: str, tool: str) -> bool:

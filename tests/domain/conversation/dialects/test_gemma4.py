@@ -43,6 +43,13 @@ def test_a_call_at_the_start_may_lack_its_marks(close: str) -> None:
     assert ([one.parsed for one in told.calls], told.text) == ([{"text": "a"}], "")
 
 
+def test_several_calls_may_stand_inside_one_pair_of_marks() -> None:
+    told = read_every_way(f"<|tool_call>call:find{{text:{Q}a{Q}}} call:now{{}}<tool_call|>ok", GEMMA)
+    assert ([(one.name, one.parsed) for one in told.calls], told.text) == ([("find", {"text": "a"}), ("now", {})], "ok")
+    told = read_every_way("<|tool_call>call:now{}call:lose{}<tool_call|>", GEMMA)
+    assert ([one.name for one in told.calls], told.text) == (["now"], "call:lose{}<tool_call|>")
+
+
 def test_the_word_in_a_sentence_is_no_call() -> None:
     for reply in ("call: me", "I call:now{} it", "call:find out", "cal", "call:lose{}", "call:now{} it is"):
         told = read_every_way(reply, GEMMA)
