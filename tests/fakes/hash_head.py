@@ -5,6 +5,7 @@ A head knows the law, so what is right and wrong follows from a lane's state and
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,15 @@ class HashDrafter:
 
 
 AnyHead = HashHead | HashDrafter
+
+
+def random_head(rng: random.Random) -> AnyHead:
+    """A head of either kind, of any depth to 15, as often right as a good one, a poor one or one that never is."""
+    most = rng.choice((0.0, 0.6, 0.9, 1.0))
+    hits = tuple(most * rng.choice((0.7, 0.9, 1.0)) for _ in range(rng.randrange(1, 16)))
+    if rng.random() < 0.5:
+        return HashHead(hits, rng.getrandbits(64))
+    return HashDrafter(hits, rng.randrange(1, 17), rng.choice((0.0, 2.0, 8.0)), rng.getrandbits(64))
 
 
 def drawn(law: HashLaw, state: int, token: int, position: int, sampling: Sampling) -> int:

@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,11 +28,16 @@ from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.sampling import Sampling
 from tests.fakes.clock import MachineClock
+from tests.fakes.hash_head import random_head
 from tests.fakes.hash_law import HashLaw
-from tests.fakes.hash_model import HashModel
+from tests.fakes.hash_model import DEFAULT_COSTS, HashModel
 from tests.fakes.serial import BYTE_IDS, SerialCase, SerialReply, serial_references
 
-CELLS = ("chains", "trees", "crowd", "cancel", "stops", "ignore_eos")
+CELLS = ("chains", "trees", "heads", "crowd", "cancel", "stops", "ignore_eos")
+PARALLEL = {"chains": (1,), "trees": (1,), "heads": (1, 4, 16)}
+HEADED = 0.2
+"""The share of models that have a head beside planted drafts; in the cell of heads all have one, and none is planted."""
+HEAD_COSTS = replace(DEFAULT_COSTS, head_ms=(0.01,) * 16)
 _BATCH = 48
 _WAIT_S = 120.0
 
@@ -90,13 +95,15 @@ class Cell:
             habit_share=rng.choice((0.0, 0.3, 0.9)),
         )
         ends = frozenset(rng.sample(range(law.vocabulary), 2 if self._cell in ("stops", "ignore_eos") else 1))
-        parallel = 1 if self._cell in ("chains", "trees") else rng.choice((4, 16))
+        parallel = rng.choice(PARALLEL.get(self._cell, (4, 16)))
         model = HashModel(
             law,
             max_lanes=parallel,
             prefill_slice=16,
             chain_width=rng.choice((16, 16, 16, 5)),
-            tree_width=rng.choice((16, 16, 9)),
+            tree_width=rng.choice((16, 16, 9, 1) if self._cell == "heads" else (16, 16, 9)),
+            head=random_head(rng) if self._cell == "heads" or rng.random() < HEADED else None,
+            costs=HEAD_COSTS,
         )
         scheduler = self._scheduler(model, parallel, ends)
         scheduler.start()
@@ -171,6 +178,8 @@ class Cell:
             draft=rng.random() < 0.97,
         )
         shape: Shape = "tree" if self._cell == "trees" or (self._cell != "chains" and rng.random() < 0.5) else "chain"
+        if self._cell == "heads":
+            return _Run(case, expected, scheduler.submit(request), -1)
         oracle = PlantedDrafts(
             len(case.prompt),
             expected.tokens,

@@ -36,6 +36,7 @@ from tensorfold.domain.recall.source import RECALL
 from tensorfold.domain.sampling import Sampling
 from tensorfold.entrypoints.container import Container
 from tests.fakes.clock import MachineClock
+from tests.fakes.hash_head import random_head
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.serial import BYTE_IDS, SerialCase, SerialReply, serial_references
@@ -161,6 +162,7 @@ class Cell:
             prefill_slice=16,
             chain_width=rng.choice((16, 16, 64, 5)),
             tree_width=rng.choice((16, 1, 1, 9)),
+            head=random_head(rng) if rng.random() < 0.4 else None,
         )
         settings = EngineSettings(parallel=parallel, queue=2 * _BATCH, force_windows=rng.random() < 0.8)
         clock, counters = MachineClock(), Counters()
