@@ -36,7 +36,7 @@ from tests.fakes.serial import BYTE_IDS, SerialCase, SerialReply, serial_referen
 CELLS = ("chains", "trees", "heads", "crowd", "cancel", "stops", "ignore_eos")
 PARALLEL = {"chains": (1,), "trees": (1,), "heads": (1, 4, 16)}
 HEADED = 0.2
-"""The share of models that have a head beside planted drafts; in the cell of heads all have one, and none is planted."""
+"""The share of models with a head beside planted drafts; in the cell of heads all have one, and nothing is planted."""
 HEAD_COSTS = replace(DEFAULT_COSTS, head_ms=(0.01,) * 16)
 _BATCH = 48
 _WAIT_S = 120.0
