@@ -14,10 +14,9 @@ from typing import Any, Literal
 from tensorfold.domain.families import dflash2, gemma4, glm5_next, llama, nemotron_h, qwen3_5, qwen4_exp
 from tensorfold.domain.families.fields import ConfigError, shown
 from tensorfold.domain.families.formats import BACKEND_TITLES, Formats
-from tensorfold.domain.families.plans import DecoderPlan, License
+from tensorfold.domain.families.plans import MODEL_CARD, DecoderPlan, License
 
 Backend = Literal["mlx", "cuda"]
-_CARD = License("see its model card")
 _NON_COMMERCIAL = License("CC BY-NC-ND 4.0", "The weights may not be used commercially or passed on in changed form.")
 
 
@@ -43,7 +42,7 @@ class Checkpoint:
     branches: tuple[str, ...] = ()
     source: Literal["hub", "package"] = "hub"
     summary: str = ""
-    license: License = _CARD
+    license: License = MODEL_CARD
     experimental: bool = False
 
 
@@ -112,7 +111,11 @@ LLAMA = Family(
 NEMOTRON = Family(
     title="Nemotron 3.5 Lightning",
     model_types=("nemotron_h",),
-    checkpoints=(Checkpoint("Vontra/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-MLX-4bit", ("mlx", "cuda")),),
+    checkpoints=(
+        Checkpoint(
+            "Vontra/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-MLX-4bit", ("mlx", "cuda"), license=nemotron_h.LICENSE
+        ),
+    ),
     backends=("mlx", "cuda"),
     drafting="included MTP head; context copies on MLX",
     reader=Reader(nemotron_h.plan, nemotron_h.refuse, nemotron_h.FORMATS, nemotron_h.CONFIG),
@@ -125,13 +128,13 @@ QWEN_27B = Family(
     title="Qwen3.8-27B",
     model_types=("qwen3_5", "qwen3_5_text"),
     checkpoints=(
-        Checkpoint("Vontra/Qwen3.8-27B-MLX-4bit", ("mlx", "cuda")),
+        Checkpoint("Vontra/Qwen3.8-27B-MLX-4bit", ("mlx", "cuda"), license=qwen3_5.LICENSE),
         Checkpoint("turboderp/Qwen3.8-27B-exl3", ("cuda",), branches=("3.00bpw", "4.00bpw"), experimental=True),
     ),
     backends=("mlx", "cuda"),
     drafting="DFlash2 and context copies",
     reader=Reader(qwen3_5.plan, qwen3_5.refuse, qwen3_5.FORMATS, qwen3_5.CONFIG),
-    drafters=(Drafter("z-lab/Qwen3.8-27B-DFlash2", _CARD, optional_on=("mlx",)),),
+    drafters=(Drafter("z-lab/Qwen3.8-27B-DFlash2", MODEL_CARD, optional_on=("mlx",)),),
     note="windows of at most 16 rows on M1 to M4",
 )
 
@@ -139,7 +142,7 @@ QWEN_FLASH_NEXT = Family(
     title="Qwen3.8 Flash Next",
     model_types=("qwen4_exp", "qwen4_exp_text", "qwen3_8_flash_next"),
     checkpoints=(
-        Checkpoint("Vontra/Qwen3.8-Flash-Next-MLX-4bit-MTP", ("mlx", "cuda")),
+        Checkpoint("Vontra/Qwen3.8-Flash-Next-MLX-4bit-MTP", ("mlx", "cuda"), license=qwen4_exp.LICENSE),
         Checkpoint("turboderp/Qwen3.8-Flash-Next-exl3", ("cuda",), branches=("3.05bpw_h5_ng5",), experimental=True),
     ),
     backends=("mlx", "cuda"),
@@ -152,7 +155,7 @@ GLM_FLASH = Family(
     title="GLM-5.3-Flash",
     model_types=("glm5_next", "glm5_next_text"),
     checkpoints=(
-        Checkpoint("Vontra/GLM-5.3-Flash-MLX-4bit-MTP", ("mlx", "cuda"), license=License("MIT")),
+        Checkpoint("Vontra/GLM-5.3-Flash-MLX-4bit-MTP", ("mlx", "cuda"), license=glm5_next.LICENSE),
         Checkpoint("Mia-AiLab/GLM-5.3-Flash-EXL3-TR3-4bpw", ("cuda",), experimental=True),
     ),
     backends=("mlx", "cuda"),
@@ -168,7 +171,7 @@ GLM_FLASH = Family(
 GEMMA_26B = Family(
     title="Gemma 4 26B-A4B",
     model_types=("gemma4", "gemma4_text"),
-    checkpoints=(Checkpoint("mlx-community/gemma-4-26b-a4b-it-4bit", ("mlx",)),),
+    checkpoints=(Checkpoint("mlx-community/gemma-4-26b-a4b-it-4bit", ("mlx",), license=gemma4.LICENSE),),
     backends=("mlx",),
     drafting="context copies",
     reader=Reader(gemma4.plan, gemma4.refuse, gemma4.FORMATS, gemma4.CONFIG),

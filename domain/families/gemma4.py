@@ -30,6 +30,7 @@ from tensorfold.domain.families.naming import name_weights
 from tensorfold.domain.families.ops import Attention, MixtureOfExperts, Norm, Rope, Router, SwiGLU
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.plans import (
+    MODEL_CARD,
     Branch,
     DecoderPlan,
     Dialect,
@@ -44,6 +45,7 @@ from tensorfold.domain.families.rope import read_block, read_partial
 from tensorfold.domain.families.tensors import TensorMap
 
 MODEL_TYPES = ("gemma4", "gemma4_text")
+LICENSE = MODEL_CARD
 CONFIG = GEMMA4
 FORMATS = Formats(
     "Gemma 4 26B-A4B", "mlx-community/gemma-4-26b-a4b-it-4bit", {"mlx": ((4,), (32, 64))}, router_bits=(8,)
@@ -80,6 +82,7 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
         tensors=TensorMap({}),
         stop_ids=decoder.stop_ids,
         dialect=DIALECT,
+        license=LICENSE,
     )
     bits, groups = FORMATS.layouts["mlx"]
     table = TensorMap(

@@ -63,6 +63,7 @@ from tensorfold.domain.families.storage import AFFINE_GROUPS
 from tensorfold.domain.families.tensors import TensorMap
 
 MODEL_TYPES = ("glm5_next", "glm5_next_text")
+LICENSE = License("MIT")
 CONFIG = GLM5_NEXT
 FORMATS = Formats(
     "GLM-5.3-Flash",
@@ -115,7 +116,7 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
         dialect=DIALECT,
         mtp=_mtp(decoder, latent, sparse, count) if drafts else None,
         memory=MEMORY,
-        license=License("MIT"),
+        license=LICENSE,
     )
     bits, groups = FORMATS.layouts["mlx"]
     table = TensorMap(

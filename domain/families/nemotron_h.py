@@ -44,6 +44,7 @@ from tensorfold.domain.families.ops import (
 )
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.plans import (
+    MODEL_CARD,
     DecoderPlan,
     Dialect,
     Embedding,
@@ -58,6 +59,7 @@ from tensorfold.domain.families.published import NEMOTRON_H
 from tensorfold.domain.families.tensors import SideFile, TensorMap
 
 MODEL_TYPES = ("nemotron_h",)
+LICENSE = MODEL_CARD
 CONFIG = NEMOTRON_H
 FORMATS = Formats(
     "Nemotron 3.5 Lightning",
@@ -108,6 +110,7 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
         stop_ids=decoder.stop_ids,
         dialect=DIALECT,
         mtp=_mtp(fields, ops, len(pattern), norm) if drafts else None,
+        license=LICENSE,
     )
     bits, groups = FORMATS.layouts["mlx"]
     table = TensorMap(

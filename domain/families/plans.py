@@ -199,6 +199,9 @@ class License:
     special: str = ""
 
 
+MODEL_CARD = License("see its model card")
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryRule:
     """A share of RAM larger than the default and the machines it holds for; 0 leaves the default."""

@@ -18,7 +18,17 @@ from tensorfold.domain.families.formats import Formats, refuse_config
 from tensorfold.domain.families.naming import Names, name_weights, placed
 from tensorfold.domain.families.ops import SwiGLU
 from tensorfold.domain.families.plan_weights import plan_weights
-from tensorfold.domain.families.plans import DecoderPlan, Embedding, Head, Layer, MtpHead, Readout, Sublayer, Tap
+from tensorfold.domain.families.plans import (
+    MODEL_CARD,
+    DecoderPlan,
+    Embedding,
+    Head,
+    Layer,
+    MtpHead,
+    Readout,
+    Sublayer,
+    Tap,
+)
 from tensorfold.domain.families.published import QWEN3_5
 from tensorfold.domain.families.qwen_mixers import (
     DELTA_NAMES,
@@ -36,6 +46,7 @@ from tensorfold.domain.families.storage import AFFINE_BITS, AFFINE_GROUPS
 from tensorfold.domain.families.tensors import Centring, TensorMap
 
 MODEL_TYPES = ("qwen3_5", "qwen3_5_text")
+LICENSE = MODEL_CARD
 CONFIG = QWEN3_5
 FORMATS = Formats(
     "Qwen3.8-27B",
@@ -108,6 +119,7 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
         if drafts
         else None,
         max_window=_CHAIN_ROWS,
+        license=LICENSE,
     )
     # A tied checkpoint may repeat the embedding as its head.
     ignored = (*IGNORED, "*lm_head.*") if decoder.tied else IGNORED

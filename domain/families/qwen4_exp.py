@@ -43,6 +43,7 @@ from tensorfold.domain.families.ops import (
 )
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.plans import (
+    MODEL_CARD,
     DecoderPlan,
     Embedding,
     Head,
@@ -59,6 +60,7 @@ from tensorfold.domain.families.qwen_mixers import DIALECT, IGNORED, PREFIXES, f
 from tensorfold.domain.families.tensors import TensorMap
 
 MODEL_TYPES = ("qwen4_exp", "qwen4_exp_text", "qwen3_8_flash_next")
+LICENSE = MODEL_CARD
 CONFIG = QWEN4_EXP
 FORMATS = Formats(
     "Qwen3.8 Flash Next",
@@ -103,6 +105,7 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
         dialect=DIALECT,
         mtp=_mtp(full, residual, norm, len(attends)) if drafts else None,
         prefill_chunks=PREFILL_CHUNKS,
+        license=LICENSE,
     )
     bits, groups = FORMATS.layouts["mlx"]
     names = decoder_names(width, indexer, experts_op, next(iter(tables.values()), None))

@@ -44,6 +44,15 @@ def test_another_layout_is_refused_before_a_byte_beyond_its_config(here: Place) 
     assert set(here.hub.files_asked()) <= CONFIGS
 
 
+def test_info_tells_a_refused_layout_with_both_reasons(here: Place) -> None:
+    publish(here, stored(nemotron_h, None))
+    said = here.here("info", REPO).out.splitlines()
+    assert "  backends      none" in said
+    for name in ("MLX", "CUDA"):
+        reads = f"Nemotron 3.5 Lightning is read by {name} in 4 bits in groups of 64"
+        assert any(line.startswith(f"  not {name.lower():10}{reads}, but config.json states no ") for line in said)
+
+
 def test_exl3_and_a_missing_side_file_are_refused_before_weights(here: Place) -> None:
     cases = {
         "Qwen3.8-27B in EXL3 is experimental and not served by this version": stored(qwen3_5, None, EXL3),

@@ -150,6 +150,14 @@ def test_info_tells_a_drafter_by_the_model_it_drafts_for(here: Place) -> None:
         "  state         20,480 bytes for each of the last 2,047 tokens",
         "  here          not on this machine; `tensorfold pull org/model` brings it",
     ]
+    listed, stranger = "incoai/GLM-5.3-Flash-DFlash2", "org/other"
+    here.hub.add(listed, {"config.json": json.dumps(dflash2.GLM_CONFIG).encode()})
+    here.hub.add(stranger, {"config.json": json.dumps(dflash2.CONFIG | {"hidden_size": 1024}).encode()})
+    assert lines(here.here("info", listed))[-1] == (
+        "  licence       CC BY-NC-ND 4.0. The weights may not be used commercially or passed on in changed form."
+    )
+    unknown = lines(here.here("info", stranger))
+    assert "  drafts for    no model listed here" in unknown and not any(line.startswith("  state") for line in unknown)
     told = parsed(here.here("info", REPO, "--json"))
     assert (told["drafter"], told["drafts_for"], told["taps"]) == ("dflash2", "Qwen3.8-27B", [6, 20, 34, 48, 62])
 

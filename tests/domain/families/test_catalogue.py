@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensorfold.domain.families import catalogue
-from tensorfold.domain.families.catalogue import FAMILIES, find, find_checkpoint, plan_for
+from tensorfold.domain.families.catalogue import FAMILIES, find, find_checkpoint, plan_for, published_plan
 from tensorfold.domain.families.fields import ConfigError
 from tests.domain.families.configs import llama_config
 
@@ -49,6 +49,13 @@ def test_drafters_state_their_terms_and_where_they_may_be_left_out() -> None:
     drafters = {d.repo: d for family in FAMILIES for d in family.drafters}
     assert drafters["z-lab/Qwen3.8-27B-DFlash2"].optional_on == ("mlx",)
     assert "commercially" in drafters["incoai/GLM-5.3-Flash-DFlash2"].license.special
+
+
+def test_plans_state_the_terms_of_their_listed_checkpoint() -> None:
+    for family in FAMILIES:
+        plan = published_plan(family)
+        if plan is not None:
+            assert plan.license == family.checkpoints[0].license
 
 
 def test_every_model_type_belongs_to_one_family() -> None:
