@@ -37,16 +37,17 @@ class LibraryRows:
     def __init__(self, dtype: str, *, as_stored: bool = False) -> None:
         self.dtype = dtype
         self._dtype, self._as_stored = DTYPES[dtype], as_stored
+        self._table: tuple[Codes | Values, tuple[mx.array, ...]] | None = None
 
     def embedding(self, matrix: Matrix) -> Callable[[NDArray[np.int64]], mx.array]:
         """Rows of the table; affine rows are gathered, then unpacked."""
-        stored = matrix.stored
+        stored, placed = matrix.stored, self._placed(matrix.stored)
+        self._table = (stored, placed)
         if isinstance(stored, Values):
-            table = self._dense(stored)
+            (table,) = placed
             return lambda ids: table[mx.array(ids)].astype(self._dtype)
-        words, scales, biases = self._codes(stored)
+        words, scales, biases = placed
         group, bits = stored.group, stored.bits
-        _settle(words, scales, biases)
 
         def look_up(ids: NDArray[np.int64]) -> mx.array:
             at = mx.array(ids)
@@ -65,21 +66,20 @@ class LibraryRows:
         return _side_by_side([exact._one(matrix) for matrix in matrices])
 
     def _one(self, matrix: Matrix) -> Product[mx.array]:
-        stored = matrix.stored
+        stored, placed = matrix.stored, self._placed(matrix.stored)
         bias = None if matrix.bias is None else mx.array(matrix.bias).astype(self._dtype)
+        _settle(bias)
         if isinstance(stored, Values):
-            weight = self._dense(stored)
-            _settle(weight, bias)
+            (weight,) = placed
 
             def dense(rows: mx.array) -> mx.array:
                 made = (rows.astype(weight.dtype) @ weight.T).astype(self._dtype)
                 return made if bias is None else made + bias
 
             return dense
-        words, scales, biases = self._codes(stored)
+        words, scales, biases = placed
         # Captured as numbers: a closure over `stored` would keep the host's copy of the codes beside the device's.
         group, bits = stored.group, stored.bits
-        _settle(words, scales, biases, bias)
 
         def affine(rows: mx.array) -> mx.array:
             made = mx.quantized_matmul(rows, words, scales, biases, transpose=True, group_size=group, bits=bits).astype(
@@ -136,14 +136,22 @@ class LibraryRows:
 
         else:
             words, scales, biases = self._codes(stored)
+            group, bits = stored.group, stored.bits
             _settle(words, scales, biases)
 
             def multiply(rows: mx.array) -> mx.array:
-                return mx.quantized_matmul(
-                    rows, words, scales, biases, transpose=not back, group_size=stored.group, bits=stored.bits
-                )
+                return mx.quantized_matmul(rows, words, scales, biases, transpose=not back, group_size=group, bits=bits)
 
         return lambda rows: multiply(rows.swapaxes(0, 1)).astype(self._dtype).swapaxes(0, 1)
+
+    def _placed(self, stored: Codes | Values) -> tuple[mx.array, ...]:
+        """A matrix's arrays, those of the embedding again for the head that is tied to it and built next."""
+        table, self._table = self._table, None
+        if table is not None and table[0] is stored:
+            return table[1]
+        placed = (self._dense(stored),) if isinstance(stored, Values) else self._codes(stored)
+        _settle(*placed)
+        return placed
 
     def _dense(self, values: Values) -> mx.array:
         raw = mx.array(values.raw)
