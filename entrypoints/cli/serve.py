@@ -238,6 +238,7 @@ def _open(
         model_names=(checked.name, *settings.model.aliases),
         thinking=settings.model.thinking,
         effort=settings.model.effort,
+        dialect=checked.described.plan.dialect,
     )
     health = HealthService(scheduler, {})
     measures = MeasureService(scheduler, meter, health.status, drafts=drafting(scheduler, settings.engine.drafts))

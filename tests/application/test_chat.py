@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tensorfold.application.chat import ChatService
 from tensorfold.application.errors import ContextExceededError, RequestError
+from tensorfold.application.generation import Generation, StreamFactory
 from tensorfold.application.orders import ChatOrder, CompletionOrder, ReplyOptions
-from tensorfold.application.replies import token_sha
+from tensorfold.application.ports.tokenizer import RenderedChat
+from tensorfold.application.replies import GenerationRequest, token_sha
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, SamplingDefaults
 from tensorfold.application.text_replies import Reply, ReplyDelta, ReplyDone, ReplyError
 from tensorfold.domain.conversation.template_traits import TemplateTraits
+from tensorfold.domain.conversation.token_bytes import TokenBytes
+from tensorfold.domain.drafting.sources import DraftSource
+from tensorfold.domain.families.plans import Dialect
 from tensorfold.domain.sampling import Sampling, derive_seed
 from tests.application.house import law, serving
 from tests.fakes.clock import FakeClock
@@ -282,3 +289,87 @@ def test_an_end_token_completes_no_stop_string() -> None:
         )
     before = whole[: whole.index(end)]
     assert stop not in _text(before) and text == _text(before) and done.finish_reason == "stop"
+
+
+class Opening(FakeTemplate):
+    """A template that always opens a thought."""
+
+    def render(self, *messages: Any, **how: Any) -> RenderedChat:
+        return RenderedChat(super().render(*messages, **how).text + "<think>\n")
+
+
+def plan_of_a_family(efforts: tuple[str, ...] = ()) -> Dialect:
+    return Dialect("<think>", "</think>", efforts=efforts, tool_calls="json")
+
+
+def with_dialect(scheduler: Scheduler, template: FakeTemplate, dialect: Dialect | None = None) -> ChatService:
+    return ChatService(
+        scheduler, TOKENIZER, template, SamplingDefaults(), FakeClock(), model_names=("fake",), dialect=dialect
+    )
+
+
+def test_a_familys_dialect_counts_where_the_template_shows_none(scheduler: Scheduler) -> None:
+    options = ReplyOptions(max_tokens=12)
+    plain = with_dialect(scheduler, Opening()).chat(ChatOrder(HELLO, options=options))
+    text, _ = told(plain)
+    thinking = with_dialect(scheduler, Opening(), plan_of_a_family()).chat(ChatOrder(HELLO, options=options))
+    events = []
+    while not isinstance(event := thinking.next(10), ReplyDone):
+        assert isinstance(event, ReplyDelta)
+        events.append(event)
+    reasoning = "".join(event.reasoning for event in events) + event.reasoning
+    assert reasoning == text.lstrip("\n") != ""
+    assert "".join(event.text for event in events) + event.text == ""
+    assert (event.reasoning_tokens, event.finish_reason) == (12, "length")
+    assert thinking.token_ids == plain.token_ids
+
+
+def test_an_effort_that_the_family_knows_is_given_where_the_template_reads_efforts(scheduler: Scheduler) -> None:
+    for named, given in ((("low", "high"), "max"), ((), "max")):
+        template = FakeTemplate(TemplateTraits(efforts=named))
+        chat = with_dialect(scheduler, template, plan_of_a_family(("low", "high", "max")))
+        chat.chat_ids(ChatOrder(HELLO, template_variables={"reasoning_effort": "max"}))
+        assert template.calls[-1]["variables"]["reasoning_effort"] == given
+
+
+def test_a_dialect_that_nobody_wrote_stops_the_start(scheduler: Scheduler) -> None:
+    with pytest.raises(KeyError):
+        with_dialect(scheduler, FakeTemplate(), Dialect(tool_calls="owl"))
+
+
+def test_special_tokens_that_mark_calls_are_text_of_a_chat_and_not_of_a_completion(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked = FakeTokenizer(512, ("<tool_call>", "</tool_call>", "<|end|>"))
+    chat = ChatService(
+        scheduler,
+        marked,
+        FakeTemplate(),
+        SamplingDefaults(),
+        FakeClock(),
+        model_names=("m",),
+        dialect=plan_of_a_family(),
+    )
+    asked: list[GenerationRequest] = []
+    submit = scheduler.submit
+
+    def noted(request: GenerationRequest, source: DraftSource | None = None) -> Generation:
+        asked.append(request)
+        return submit(request, source)
+
+    monkeypatch.setattr(scheduler, "submit", noted)
+    told(chat.chat(ChatOrder(HELLO, options=ReplyOptions(max_tokens=2))))
+    told(chat.chat(ChatOrder(HELLO, options=ReplyOptions(max_tokens=2), as_text=True)))
+    told(chat.complete(CompletionOrder("abc", ReplyOptions(max_tokens=2))))
+    marks = {marked.token_id("<tool_call>"), marked.token_id("</tool_call>")}
+    assert [request.marks for request in asked] == [marks, frozenset(), frozenset()]
+    assert [request.thoughts is None for request in asked] == [False, True, True]
+
+
+def test_every_request_shows_its_marks_and_hides_its_ends() -> None:
+    table = TokenBytes((b"a", b"<m>", b"<e>"), frozenset({1, 2}))
+    factory = StreamFactory(context=9, max_tokens=9, stop_ids=frozenset({2}), token_bytes=table)
+    request = GenerationRequest(prompt=(0,), sampling=Sampling())
+    assert factory.shown_bytes(request) is table
+    assert factory.shown_bytes(replace(request, marks=frozenset({1, 2}))).special == {2}
+    assert factory.shown_bytes(replace(request, marks=frozenset({1, 2}), ignore_eos=True)).special == set()
