@@ -116,6 +116,13 @@ class RowOps(Protocol[A]):
         """exp(x) over its sum along the last axis, in float32."""
         ...
 
+    def balance(self, square: A, iterations: int, eps: float) -> A:
+        """Float32 matrices [R, S, S] made nearly doubly stochastic.
+
+        Columns are divided by their sums plus `eps`, then `iterations` - 1 times rows and columns in turn.
+        """
+        ...
+
     def gated_silu(self, gate: A, up: A) -> A:
         """gate * sigmoid(gate) * up."""
         ...

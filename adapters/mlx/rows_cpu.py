@@ -15,6 +15,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.adapters.mlx.balance import balanced
 from tensorfold.adapters.mlx.blocks.key_values_cpu import CpuKeyValues
 from tensorfold.adapters.mlx.reads import Reads
 from tensorfold.adapters.mlx.reads_cpu import read_past, score_blocks
@@ -168,6 +169,10 @@ class CpuRows:
         made: Rows = np.exp(np.ascontiguousarray(rows - rows.max(axis=-1, keepdims=True)))
         made /= np.add.reduce(made, axis=-1, keepdims=True)
         return made
+
+    def balance(self, square: Rows, iterations: int, eps: float) -> Rows:
+        """Sums inside one matrix, in numpy's order for its shape."""
+        return balanced(square, iterations, eps)
 
     def gated_silu(self, gate: Rows, up: Rows) -> Rows:
         """gate * sigmoid(gate) * up."""

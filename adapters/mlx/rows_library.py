@@ -13,6 +13,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.adapters.mlx.balance import balanced
 from tensorfold.adapters.mlx.blocks.key_values_library import LibraryKeyValues, array_bytes, array_of
 from tensorfold.adapters.mlx.reads import Reads
 from tensorfold.adapters.mlx.reads_library import read_past, score_blocks
@@ -223,6 +224,10 @@ class LibraryRows:
     def softmax(self, rows: mx.array) -> mx.array:
         """exp(x) over its sum along the last axis."""
         return mx.softmax(rows.astype(mx.float32), axis=-1, precise=True)
+
+    def balance(self, square: mx.array, iterations: int, eps: float) -> mx.array:
+        """Two small operations for every division."""
+        return balanced(square, iterations, eps)
 
     def gated_silu(self, gate: mx.array, up: mx.array) -> mx.array:
         """gate * sigmoid(gate) * up."""

@@ -125,12 +125,8 @@ class SinkhornResidual(Generic[A]):
     def _doubly_stochastic(self, combine: Any) -> Any:
         """A softmax over each row, then columns and rows divided by their sums in turn."""
         count, eps = self._plan.streams, self._plan.eps
-        square: Any = self._ops.softmax(combine.reshape(-1, count, count)) + eps  # type: ignore[operator]
-        square = square / (square.sum(axis=1, keepdims=True) + eps)
-        for _ in range(self._plan.iterations - 1):
-            square = square / (square.sum(axis=2, keepdims=True) + eps)
-            square = square / (square.sum(axis=1, keepdims=True) + eps)
-        return square
+        square: Any = self._ops.softmax(combine.reshape(-1, count, count))
+        return self._ops.balance(square + eps, self._plan.iterations, eps)
 
 
 def residual_block(assembly: Assembly[A], plan: Residual, path: str) -> ResidualBlock[A]:
