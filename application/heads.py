@@ -18,11 +18,12 @@ from tensorfold.domain.drafting.costs import CostCurve
 from tensorfold.domain.drafting.depth import DepthPolicy, DepthSettings
 from tensorfold.domain.drafting.head_chains import chain_chances, confident
 from tensorfold.domain.drafting.landed import decided
-from tensorfold.domain.drafting.lattice import PUBLISHED, SearchSettings, search
+from tensorfold.domain.drafting.lattice import PUBLISHED, search
 from tensorfold.domain.drafting.sources import Proposal
+from tensorfold.domain.drafting.sureness import Sureness
 
 HEAD = "head"
-_CHAIN_SEARCH = SearchSettings(branches=1)
+_ONE_BRANCH = 1
 _GUARDED = DepthSettings(plain_guard=True)
 
 Blame = Callable[[str, Exception], None]
@@ -52,6 +53,7 @@ class Heads:
         self._flight = flight
         self._blame = blame
         self._calibration = Calibration()
+        self._sureness = Sureness()
         self._deepest, self._least = 0, 0.0
         if self._head is not None and settings.drafts:
             least = settings.heads.mtp_confidence
@@ -66,7 +68,7 @@ class Heads:
     def ask(self, served: Sequence[Live], others: Sequence[Sequence[Proposal]]) -> list[Proposal | None]:
         """The head's proposal for each stream; `others` are what the stream's other sources offer this round."""
         for live in served:
-            live.head = None
+            live.head = live.lattice = None
         depths = [self._depth(live, offers) for live, offers in zip(served, others, strict=True)]
         proposals: list[Proposal | None] = [None] * len(served)
         asked = [index for index, depth in enumerate(depths) if depth > 0]
@@ -98,13 +100,17 @@ class Heads:
     def observe(self, live: Live, before: int) -> None:
         """The stream's round is over; it had `before` tokens. Drafts that were not verified are learned from too."""
         head, live.head = live.head, None
+        lattice, live.lattice = live.lattice, None
         if live.depth is None:
             return
         if head is None:
             live.depth.observe(0, 0)
             return
         try:
-            outcome = decided(head, live.stream.tokens[before:])
+            tokens = live.stream.tokens[before:]
+            if lattice is not None:
+                self._sureness.observe(lattice, before - 1, live.stream.sampling, tokens)
+            outcome = decided(head, tokens)
             told = [at for at, right in enumerate(outcome.landed) if right is not None]
             self._calibration.observe([head.chances[at] for at in told], [bool(outcome.landed[at]) for at in told])
             live.depth.observe(outcome.tried, outcome.kept)
@@ -161,7 +167,8 @@ class Heads:
         if isinstance(answer, Lattice):
             trees = self._limits.tree_width > 1
             rows = (self._limits.tree_width if trees else self._limits.chain_width) - 1
-            settings = PUBLISHED if trees else _CHAIN_SEARCH
+            settings = self._sureness.settings(PUBLISHED.branches if trees else _ONE_BRANCH)
+            live.lattice = answer
             return search(answer, live.stream.absorbed, live.stream.sampling, rows, HEAD, settings)
         if answer is None or self._head is None:
             return None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tensorfold.application.ports.target_model import Lane, Span
 from tensorfold.domain.drafting.depth import DepthPolicy
+from tensorfold.domain.drafting.lattice import Lattice
 from tensorfold.domain.drafting.sources import DraftSource, Proposal
 from tensorfold.domain.streams import Stream
 
@@ -19,7 +20,8 @@ from tensorfold.domain.streams import Stream
 class Live:
     """One stream in the engine; `index` names it to the policies, `slices` are those of its prompt still to absorb.
 
-    `head` is what the draft head proposed for the round at hand, `depth` what was learned of the head in this stream.
+    `head` is what the draft head proposed for the round at hand, out of `lattice` where it gave one; `depth` is what
+    was learned of the head in this stream.
     """
 
     __slots__ = (
@@ -31,6 +33,7 @@ class Live:
         "ids",
         "index",
         "lane",
+        "lattice",
         "rounds",
         "slices",
         "sources",
@@ -50,6 +53,7 @@ class Live:
         self.filled = 0
         self.rounds = 0
         self.head: Proposal | None = None
+        self.lattice: Lattice | None = None
         self.depth: DepthPolicy | None = None
         self.drafts: dict[str, list[int]] = {}
 

@@ -123,8 +123,8 @@ class _Depth:
         ids = lattice.ids[depth][self._order]
         if (ids[1:] == ids[:-1]).any():
             raise ValueError(f"depth {depth} of a lattice holds an id twice")
-        self._scores = _finite(lattice.scores[depth][self._order])
-        self._pair = _finite(lattice.pair[depth][:, self._order])
+        self._scores = finite(lattice.scores[depth][self._order])
+        self._pair = finite(lattice.pair[depth][:, self._order])
         self._pair *= settings.pair
         self._sampling, self._settings, self._spread = sampling, settings, settings.spread
         self._luck: Floats | None = None
@@ -153,7 +153,7 @@ class _Depth:
         return chances.tolist(), self._order[order].tolist()
 
 
-def _finite(values: Floats) -> Floats:
+def finite(values: Floats) -> Floats:
     """A copy without what is not finite: NaN and -inf never, +inf as high as may be."""
     return np.clip(np.nan_to_num(values, nan=_NEVER), _NEVER, -_NEVER)
 
