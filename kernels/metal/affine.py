@@ -11,11 +11,11 @@ Scalar form, one simdgroup, 16 slices (each lane: one slice of four outputs, up 
     outputs     n .. n+3             n+4 .. n+7
     groups      lane, lane+16, ...   lane-16, lane, ...
 
-Matrix form, one threadgroup: 8 or 16 rows times 8 outputs; simdgroup g makes slices g, g+8, ... one after another.
+Matrix form, one threadgroup: 8, 16 or 32 rows times 8 outputs; simdgroup g makes slices g, g+8, ... one after another.
 
              outputs n..n+7
     rows 0-7   [ 8x8 ]  one P for each group, from zero: GROUP / 8 products
-    rows 8-15  [ 8x8 ]  the same codes, decoded once for both
+    rows 8-15  [ 8x8 ]  the same codes, decoded once for all tiles
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ import mlx.core as mx
 
 from tensorfold.kernels.metal.codes import CODES
 from tensorfold.kernels.metal.launch import LANES, MetalKernel, parts
-from tensorfold.kernels.metal.slices import MATRIX_PLACE, NEIGHBOURS, SHARED_TREE_AND_STORE, TREE_AND_STORE, slice_count
+from tensorfold.kernels.metal.slices import (
+    MATRIX_PLACE,
+    NEIGHBOURS,
+    SHARED_TREE_AND_STORE,
+    TREE_AND_STORE,
+    matrix_tiles,
+    slice_count,
+)
 
 WIDTHS = (2, 3, 4, 5, 6, 8)
 GROUPS = (32, 64, 128)
@@ -55,21 +62,23 @@ def scalar_body(rows: str) -> str:
     for (int o = 0; o < OUTPUTS; o++) for (int r = 0; r < ROWS; r++) products[o][r] = 0.0f;
     for (int block = group * (GROUP / 32); block < (group + 1) * (GROUP / 32); block++) {{
       uint held[OUTPUTS][BITS];
+      float4 fours[ROWS];
       for (int o = 0; o < OUTPUTS; o++) {{
         // An output past the end repeats the last one and is not written.
         const size_t at = (before + min(first + o, N - 1)) * (K / 32 * BITS) + block * BITS;
-        for (int w = 0; w < BITS; w++) held[o][w] = words[at + w];
+        hold_words<BITS>(words + at, held[o]);
       }}
       #pragma unroll
       for (int j = 0; j < 32; j++) {{
-        float values[ROWS];
-        for (int r = 0; r < ROWS; r++) {{
-          values[r] = float(x[from[r] * K + block * 32 + j]);
-          totals[r] = totals[r] + values[r];
+        if (j % 4 == 0) {{
+          for (int r = 0; r < ROWS; r++) {{
+            fours[r] = float4(((const device vec<T, 4>*)(x + from[r] * K + block * 32))[j / 4]);
+          }}
         }}
+        for (int r = 0; r < ROWS; r++) totals[r] = totals[r] + fours[r][j % 4];
         for (int o = 0; o < OUTPUTS; o++) {{
           const float code = float(held_code<BITS>(held[o], j));
-          for (int r = 0; r < ROWS; r++) products[o][r] = fma(values[r], code, products[o][r]);
+          for (int r = 0; r < ROWS; r++) products[o][r] = fma(fours[r][j % 4], code, products[o][r]);
         }}
       }}
     }}
@@ -162,6 +171,7 @@ def affine_scalar(
         threadgroup=(2 * LANES, 1, 1),
         shapes=[(rows, outputs)],
         dtypes=[out or x.dtype],
+        T=x.dtype,
         Out=out or x.dtype,
         K=inputs,
         N=outputs,
@@ -201,7 +211,7 @@ def affine_matrix(
     """As `affine_scalar`, on 8x8 products; `totals` may be given when `affine_totals` was already asked."""
     (rows, inputs), outputs = x.shape, words.shape[0]
     slices = slice_count(inputs // group)
-    tiles = 1 if rows <= MATRIX_SIDE else 2
+    tiles = matrix_tiles(rows)
     simdgroups = min(MATRIX_SIMDGROUPS, slices)
     (y,) = MATRIX(
         [x, words, scales, biases, affine_totals(x, group) if totals is None else totals],
@@ -209,6 +219,7 @@ def affine_matrix(
         threadgroup=(LANES * simdgroups, 1, 1),
         shapes=[(rows, outputs)],
         dtypes=[out or x.dtype],
+        T=x.dtype,
         Out=out or x.dtype,
         K=inputs,
         N=outputs,

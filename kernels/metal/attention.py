@@ -8,7 +8,7 @@ keys nor the number of chunks of a longer row reach its bits.
 
     entries     0 ... 63 | 64 ... 127 | ... ... 511 || 512 ...
     chunk       |<------------- chunk 0 ---------->||<- chunk 1
-    one simdgroup makes one query head of one row in one chunk:
+    one simdgroup makes up to four query heads of one key head, of one row, in one chunk:
       scores    lane l: entries l and l + 32 of the block, one chain over the head's dims
       result    lane l: value dims l, l + 32, ..., one chain over the block's entries
 """
@@ -20,8 +20,8 @@ import mlx.core as mx
 from tensorfold.kernels.metal.launch import LANES, MetalKernel, parts
 from tensorfold.kernels.metal.windows import Window
 
-BLOCK = 64
 CHUNK = 512
+MOST_SUMS = 32  # value dims that a lane holds, over all of its heads
 
 CHUNKS = MetalKernel(
     name="attention_chunks",
@@ -42,23 +42,26 @@ CHUNKS = MetalKernel(
     ),
     outputs=("partial", "peak", "mass"),
     body="""
-  const int lane = int(thread_index_in_simdgroup), head = int(thread_position_in_grid.y);
+  const int lane = int(thread_index_in_simdgroup), head0 = int(thread_position_in_grid.y) * EACH;
   const int rows = queries_shape[0], row = int(thread_position_in_grid.z) % rows;
   const int turn = int(thread_position_in_grid.z) / rows, chunk = first_chunk + turn;
-  const int shared = head / (HEADS / KV_HEADS);
+  const int shared = head0 / (HEADS / KV_HEADS);
   const int position = committed + depths[row];
   const int end = CHOSEN ? counts[row] : position + 1;
   const int begin = CHOSEN || WINDOW == 0 ? 0 : max(0, position + 1 - WINDOW);
-  const size_t query = (size_t(row) * HEADS + head) * DIM;
-  float sums[VALUE_DIM / 32];
-  for (int v = 0; v < VALUE_DIM / 32; v++) sums[v] = 0.0f;
-  float best = -INFINITY, weight = 0.0f;
+  const size_t query = (size_t(row) * HEADS + head0) * DIM;
+  float sums[EACH][VALUE_DIM / 32], best[EACH], weight[EACH];
+  for (int h = 0; h < EACH; h++) {
+    best[h] = -INFINITY;
+    weight[h] = 0.0f;
+    for (int v = 0; v < VALUE_DIM / 32; v++) sums[h][v] = 0.0f;
+  }
   const int chunk_end = min(end, (chunk + 1) * CHUNK);
-  for (int block = chunk * CHUNK; block < chunk_end; block += BLOCK) {
-    if (block + BLOCK <= begin) continue;
-    float scores[BLOCK / 32];
-    int places[BLOCK / 32];  // a row of the cache, or -1 - a row of the window
-    for (int part = 0; part < BLOCK / 32; part++) {
+  for (int block = chunk * CHUNK; block < chunk_end; block += 64) {
+    if (block + 64 <= begin) continue;
+    float scores[EACH][2];
+    int places[2];  // a row of the cache, or -1 - a row of the window
+    for (int part = 0; part < 2; part++) {
       const int entry = block + part * 32 + lane;
       const bool seen = entry >= begin && entry < end;
       // An entry that may not be seen repeats the row's last one and weighs exactly nothing.
@@ -67,46 +70,50 @@ CHUNKS = MetalKernel(
       places[part] = key < committed ? key : -1 - ancestors[row * ancestors_shape[1] + key - committed];
       const bool cached = places[part] >= 0;
       const size_t from = (size_t(cached ? places[part] : -1 - places[part]) * KV_HEADS + shared) * DIM;
-      float product = 0.0f;
+      float products[EACH];
+      for (int h = 0; h < EACH; h++) products[h] = 0.0f;
       for (int d = 0; d < DIM; d++) {
         const float key_value = cached ? float(keys[from + d]) : float(window_keys[from + d]);
-        product = fma(float(queries[query + d]), key_value, product);
+        for (int h = 0; h < EACH; h++) {
+          products[h] = fma(float(queries[query + h * DIM + d]), key_value, products[h]);
+        }
       }
-      float score = product * scale;
-      if (CAPPED) score = softcap * metal::precise::tanh(score / softcap);
-      scores[part] = seen ? score : -INFINITY;
+      for (int h = 0; h < EACH; h++) {
+        float score = products[h] * scale;
+        if (CAPPED) score = softcap * metal::precise::tanh(score / softcap);
+        scores[h][part] = seen ? score : -INFINITY;
+      }
     }
-    float top = scores[0];
-    for (int part = 1; part < BLOCK / 32; part++) top = max(top, scores[part]);
-    top = max(best, simd_max(top));
-    const float shrink = metal::precise::exp(best - top);
-    float mine = 0.0f;
-    for (int part = 0; part < BLOCK / 32; part++) {
-      scores[part] = metal::precise::exp(scores[part] - top);
-      mine = mine + scores[part];
+    for (int h = 0; h < EACH; h++) {
+      const float top = max(best[h], simd_max(max(scores[h][0], scores[h][1])));
+      const float shrink = metal::precise::exp(best[h] - top);
+      for (int part = 0; part < 2; part++) scores[h][part] = metal::precise::exp(scores[h][part] - top);
+      weight[h] = fma(weight[h], shrink, simd_sum(scores[h][0] + scores[h][1]));
+      best[h] = top;
+      for (int v = 0; v < VALUE_DIM / 32; v++) sums[h][v] = sums[h][v] * shrink;
     }
-    weight = fma(weight, shrink, simd_sum(mine));
-    best = top;
-    for (int v = 0; v < VALUE_DIM / 32; v++) sums[v] = sums[v] * shrink;
-    for (int part = 0; part < BLOCK / 32; part++) {
+    for (int part = 0; part < 2; part++) {
       for (int l = 0; l < 32; l++) {
         const int entry = block + part * 32 + l;
-        const float share = simd_shuffle(scores[part], ushort(l));
+        if (entry < begin || entry >= end) continue;  // the same for all lanes
         const int place = simd_shuffle(places[part], ushort(l));
-        if (entry < begin || entry >= end) continue;
+        float shares[EACH];
+        for (int h = 0; h < EACH; h++) shares[h] = simd_shuffle(scores[h][part], ushort(l));
         const size_t from = (size_t(place >= 0 ? place : -1 - place) * KV_HEADS + shared) * VALUE_DIM + lane;
         for (int v = 0; v < VALUE_DIM / 32; v++) {
           const float value = place >= 0 ? float(values[from + v * 32]) : float(window_values[from + v * 32]);
-          sums[v] = fma(share, value, sums[v]);
+          for (int h = 0; h < EACH; h++) sums[h][v] = fma(shares[h], value, sums[h][v]);
         }
       }
     }
   }
-  const size_t out = (size_t(turn) * rows + row) * HEADS + head;
-  for (int v = 0; v < VALUE_DIM / 32; v++) partial[out * VALUE_DIM + v * 32 + lane] = sums[v];
-  if (lane == 0) {
-    peak[out] = best;
-    mass[out] = weight;
+  for (int h = 0; h < EACH; h++) {
+    const size_t out = (size_t(turn) * rows + row) * HEADS + head0 + h;
+    for (int v = 0; v < VALUE_DIM / 32; v++) partial[out * VALUE_DIM + v * 32 + lane] = sums[h][v];
+    if (lane == 0) {
+      peak[out] = best[h];
+      mass[out] = weight[h];
+    }
   }
 """,
 )
@@ -135,6 +142,11 @@ JOIN = MetalKernel(
   y[(size_t(row) * HEADS + head) * VALUE_DIM + dim] = T(sum / weight);
 """,
 )
+
+
+def _heads_together(shared: int, value_dim: int) -> int:
+    """How many heads of one key head read its keys together; by shape, and no head's bits know of the others."""
+    return next(each for each in (4, 3, 2, 1) if shared % each == 0 and each * value_dim <= MOST_SUMS * LANES)
 
 
 def attend(
@@ -170,15 +182,16 @@ def attend(
     limits = {"HEADS": heads, "VALUE_DIM": value_dim, "CHUNK": CHUNK, "WINDOW": sliding, "CHOSEN": chosen is not None}
     read = [queries, keys, values, window_keys, window_values]
     floats = [mx.array(scale, mx.float32), mx.array(softcap, mx.float32)]
+    each = _heads_together(heads // groups, value_dim)
     partial, peak, mass = CHUNKS(
         [*read, rows.ancestors, rows.depths, lists, lengths, where[0], *floats, where[1]],
-        grid=(LANES, heads, count * chunks),
+        grid=(LANES, heads // each, count * chunks),
         threadgroup=(LANES, 1, 1),
         shapes=[(chunks, count, heads, value_dim), (chunks, count, heads), (chunks, count, heads)],
         dtypes=[mx.float32] * 3,
         KV_HEADS=groups,
         DIM=dim,
-        BLOCK=BLOCK,
+        EACH=each,
         CAPPED=softcap > 0,
         **limits,
     )

@@ -3,6 +3,25 @@
 from __future__ import annotations
 
 CODES = """
+// The BITS words of 32 codes, in loads as wide as their alignment allows: a row's pieces are BITS words long.
+template <int BITS>
+inline void hold_words(const device uint* from, thread uint* held) {
+  if (BITS % 4 == 0) {
+    for (int w = 0; w < BITS / 4; w++) {
+      const uint4 four = ((const device uint4*)from)[w];
+      for (int i = 0; i < 4; i++) held[w * 4 + i] = four[i];
+    }
+  } else if (BITS % 2 == 0) {
+    for (int w = 0; w < BITS / 2; w++) {
+      const uint2 two = ((const device uint2*)from)[w];
+      held[w * 2] = two.x;
+      held[w * 2 + 1] = two.y;
+    }
+  } else {
+    for (int w = 0; w < BITS; w++) held[w] = from[w];
+  }
+}
+
 // Code j of 32, from the BITS words that hold them; j is a constant where loops are unrolled.
 template <int BITS>
 inline uint held_code(const thread uint* words, int j) {

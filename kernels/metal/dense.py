@@ -15,6 +15,7 @@ from tensorfold.kernels.metal.slices import (
     NEIGHBOURS,
     SHARED_TREE_AND_STORE,
     TREE_AND_STORE,
+    matrix_tiles,
     slice_count,
 )
 
@@ -117,7 +118,7 @@ def dense_matrix(x: mx.array, weights: mx.array, out: mx.Dtype | None = None) ->
     """As `dense_scalar`, on 8x8 products."""
     (rows, inputs), outputs = x.shape, weights.shape[0]
     blocks = parts(inputs, BLOCK)
-    slices, tiles = slice_count(blocks), 1 if rows <= MATRIX_SIDE else 2
+    slices, tiles = slice_count(blocks), matrix_tiles(rows)
     simdgroups = min(MATRIX_SIMDGROUPS, slices)
     (y,) = MATRIX(
         [x, weights],

@@ -133,6 +133,7 @@ def expert_affine(
         threadgroup=(2 * LANES, 1, 1),
         shapes=[(pairs, outputs)],
         dtypes=[out or x.dtype],
+        T=x.dtype,
         Out=out or x.dtype,
         K=inputs,
         N=outputs,

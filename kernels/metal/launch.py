@@ -69,7 +69,7 @@ def _built(factory: Callable[..., object], kernel: MetalKernel, kinds: str) -> A
         input_names=list(kernel.inputs),
         output_names=list(kernel.outputs),
         source=kernel.body,
-        header=kernel.header,
+        header="using namespace metal;\n" + kernel.header,
     )
 
 

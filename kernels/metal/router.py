@@ -1,7 +1,8 @@
 """Choosing experts from a row's logits, in float32, ties to the lower id.
 
-One simdgroup makes one row. An expert's rank is the number of experts before it, by score and then by id: nothing is
-sorted, and equal scores cannot change places. Logits that are not numbers still give valid ids.
+One threadgroup makes one row, with a thread for each expert up to 256. An expert's rank is the number of experts before
+it, by score and then by id: nothing is sorted, and equal scores cannot change places. Logits that are not numbers still
+give valid ids.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Literal
 import mlx.core as mx
 
 from tensorfold.kernels.metal.activations import ACTIVATIONS
-from tensorfold.kernels.metal.launch import LANES, MetalKernel
+from tensorfold.kernels.metal.launch import LANES, MetalKernel, parts
+
+MOST_THREADS = 256
 
 ROUTE = MetalKernel(
     name="route",
@@ -22,33 +25,41 @@ ROUTE = MetalKernel(
   threadgroup float scores[EXPERTS];
   threadgroup float ranked[EXPERTS];
   threadgroup int slots[SLOTS];
-  const int lane = int(thread_index_in_simdgroup), row = int(threadgroup_position_in_grid.x);
+  threadgroup float peaks[8];
+  threadgroup float sums[8];
+  const int thread_index = int(thread_index_in_threadgroup), row = int(threadgroup_position_in_grid.x);
+  const int simdgroup = int(simdgroup_index_in_threadgroup);
   float top = -INFINITY;
-  for (int e = lane; e < EXPERTS; e += 32) top = max(top, float(logits[row * EXPERTS + e]));
-  top = simd_max(top);
-  float sum = 0.0f;
-  for (int e = lane; e < EXPERTS; e += 32) {
+  for (int e = thread_index; e < EXPERTS; e += THREADS) top = max(top, float(logits[row * EXPERTS + e]));
+  peaks[simdgroup] = simd_max(top);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (int s = 0; s < THREADS / 32; s++) top = max(top, peaks[s]);
+  float part = 0.0f;
+  for (int e = thread_index; e < EXPERTS; e += THREADS) {
     const float logit = float(logits[row * EXPERTS + e]);
     scores[e] = SIGMOID ? sigmoid_of(logit) : OVER_CHOSEN ? logit : metal::precise::exp(logit - top);
-    sum = sum + scores[e];
+    part = part + scores[e];
   }
-  sum = simd_sum(sum);
-  for (int e = lane; e < EXPERTS; e += 32) {
+  sums[simdgroup] = simd_sum(part);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float sum = sums[0];
+  for (int s = 1; s < THREADS / 32; s++) sum = sum + sums[s];
+  for (int e = thread_index; e < EXPERTS; e += THREADS) {
     if (!SIGMOID && !OVER_CHOSEN) scores[e] = scores[e] / sum;
     ranked[e] = CORRECTED ? scores[e] + float(correction[e]) : scores[e];
   }
-  if (lane < SLOTS) slots[lane] = lane;
-  simdgroup_barrier(mem_flags::mem_threadgroup);
-  for (int e = lane; e < EXPERTS; e += 32) {
+  if (thread_index < SLOTS) slots[thread_index] = thread_index;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (int e = thread_index; e < EXPERTS; e += THREADS) {
     int rank = 0;
     for (int other = 0; other < EXPERTS; other++) {
       rank += ranked[other] > ranked[e] || (ranked[other] == ranked[e] && other < e) ? 1 : 0;
     }
     if (rank < SLOTS && !isnan(ranked[e])) slots[rank] = e;
   }
-  simdgroup_barrier(mem_flags::mem_threadgroup);
-  if (lane >= SLOTS) return;
-  const int expert = slots[lane];
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (thread_index >= SLOTS) return;
+  const int expert = slots[thread_index];
   float share = OVER_CHOSEN ? metal::precise::exp(scores[expert] - scores[slots[0]]) : scores[expert];
   float total = 0.0f;
   for (int slot = 0; slot < SLOTS; slot++) {
@@ -58,8 +69,8 @@ ROUTE = MetalKernel(
   if (NORMALIZED || OVER_CHOSEN) share = share / (SIGMOID ? total + 1e-20f : total);
   share = share * scale;
   if (SCALED) share = share * float(expert_scale[expert]);
-  chosen[row * SLOTS + lane] = expert;
-  shares[row * SLOTS + lane] = share;
+  chosen[row * SLOTS + thread_index] = expert;
+  shares[row * SLOTS + thread_index] = share;
 """,
 )
 
@@ -76,11 +87,12 @@ def route(
 ) -> tuple[mx.array, mx.array]:
     """The chosen experts [R, slots] int32, best first, and their shares [R, slots] float32.
 
-    `logits` [R, E], E at most 4,096, best in float32; `slots` at most 32 and E. `correction` [E] is added to scores for
+    `logits` [R, E], E at most 3,000, best in float32; `slots` at most 32 and E. `correction` [E] is added to scores for
     choosing only. Shares are divided by their sum when `normalize`, times `scale`, times `expert_scale` [E] of the
     expert. `over_chosen`: the softmax runs over the chosen logits alone.
     """
     rows, experts = logits.shape
+    threads = min(MOST_THREADS, LANES * parts(experts, LANES))
     chosen, shares = ROUTE(
         [
             logits,
@@ -88,12 +100,13 @@ def route(
             logits if expert_scale is None else expert_scale,
             mx.array(scale, mx.float32),
         ],
-        grid=(LANES * rows, 1, 1),
-        threadgroup=(LANES, 1, 1),
+        grid=(threads * rows, 1, 1),
+        threadgroup=(threads, 1, 1),
         shapes=[(rows, slots)] * 2,
         dtypes=[mx.int32, mx.float32],
         EXPERTS=experts,
         SLOTS=slots,
+        THREADS=threads,
         SIGMOID=scoring == "sigmoid",
         OVER_CHOSEN=over_chosen,
         NORMALIZED=normalize,

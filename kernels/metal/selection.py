@@ -11,7 +11,8 @@ import mlx.core as mx
 
 from tensorfold.kernels.metal.launch import MetalKernel
 
-THREADS = 256
+FEW_THREADS, MOST_THREADS = 256, 1024
+LONG_ROW = 8192
 
 # A float's bits as an unsigned number of the same order; minus zero counts as zero, and what is no number as lowest.
 ORDERED = """
@@ -39,7 +40,7 @@ BEST = MetalKernel(
   // The bits of the least kept value, found from the top, and how many of its equals are kept.
   uint prefix = 0u, wanted = uint(kept);
   for (int shift = 24; shift >= 0; shift -= 8) {
-    atomic_store_explicit(&bins[thread_index], 0u, memory_order_relaxed);
+    if (thread_index < 256) atomic_store_explicit(&bins[thread_index], 0u, memory_order_relaxed);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     for (int i = thread_index; i < length; i += THREADS) {
       const uint bits = ordered(float(scores[start + i]));
@@ -123,21 +124,25 @@ LOG_SUM = MetalKernel(
 )
 
 
+def _threads(width: int) -> int:
+    return FEW_THREADS if width <= LONG_ROW else MOST_THREADS
+
+
 def best_of_row(scores: mx.array, kept: int, lengths: mx.array | None = None) -> tuple[mx.array, mx.array]:
     """Indices [R, kept] int32, ascending, -1 behind; how many [R] int32. Of equal values the lower indices are kept.
 
     `scores` [R, width] in a floating dtype. With `lengths` [>= R] int32 only the first lengths[r] of row r compete.
     """
-    rows, width = scores.shape
+    (rows, width), threads = scores.shape, _threads(scores.shape[1])
     indices, counts = BEST(
         [scores, scores if lengths is None else lengths],
-        grid=(THREADS * rows, 1, 1),
-        threadgroup=(THREADS, 1, 1),
+        grid=(threads * rows, 1, 1),
+        threadgroup=(threads, 1, 1),
         shapes=[(rows, kept), (rows,)],
         dtypes=[mx.int32, mx.int32],
         WIDTH=width,
         KEPT=kept,
-        THREADS=THREADS,
+        THREADS=threads,
         LIMITED=lengths is not None,
     )
     return indices, counts
@@ -157,14 +162,14 @@ def candidates(logits: mx.array, kept: int) -> tuple[mx.array, mx.array, mx.arra
 
 def log_sum_exp(logits: mx.array) -> mx.array:
     """log(sum(exp(row))) [R] in float32, of logits [R, V]."""
-    rows, width = logits.shape
+    (rows, width), threads = logits.shape, _threads(logits.shape[1])
     (total,) = LOG_SUM(
         [logits],
-        grid=(THREADS * rows, 1, 1),
-        threadgroup=(THREADS, 1, 1),
+        grid=(threads * rows, 1, 1),
+        threadgroup=(threads, 1, 1),
         shapes=[(rows,)],
         dtypes=[mx.float32],
         WIDTH=width,
-        THREADS=THREADS,
+        THREADS=threads,
     )
     return total

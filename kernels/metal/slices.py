@@ -25,6 +25,11 @@ def slice_count(pieces: int) -> int:
     return 1 << (pieces.bit_length() - 1)
 
 
+def matrix_tiles(rows: int) -> int:
+    """How many 8x8 tiles of rows a threadgroup of a matrix form makes: 32 slices of 4 fill its memory exactly."""
+    return 1 if rows <= 8 else 2 if rows <= 16 else 4
+
+
 # Pieces of scalar bodies. Rows that stand side by side; a row past the last repeats it and is not written.
 NEIGHBOURS = """
   const int row0 = int(thread_position_in_grid.y) * ROWS;

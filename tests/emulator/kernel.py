@@ -19,11 +19,13 @@ import numpy as np
 from tests.emulator import build, linter, memory
 from tests.emulator.errors import EmulatorError
 from tests.emulator.orders import PLAIN, Order, native
-from tests.emulator.translate import Argument, translate
+from tests.emulator.translate import Argument, names, translate
 
 MAX_THREADS = 1024
 CONSTANT_BELOW = 8  # MLX puts an input of fewer elements into constant memory
 MESSAGE_BYTES = 1024
+
+LAUNCHED: set[str] = set()  # names of all kernels that ran
 
 Template = Sequence[tuple[str, Any]]
 Size = tuple[int, int, int]
@@ -68,6 +70,7 @@ class EmulatedKernel:
     ) -> list[mx.array]:
         """Run it. Raises `EmulatorError`."""
         try:
+            LAUNCHED.add(self.name)
             arrays = [one if isinstance(one, mx.array) else mx.array(one) for one in inputs]
             shapes = [tuple(shape) for shape in output_shapes]
             self._check(arrays, grid, threadgroup, shapes, output_dtypes)
@@ -105,6 +108,7 @@ class EmulatedKernel:
         spaces = {
             name: "constant" if array.size < CONSTANT_BELOW else "device"
             for name, array in zip(self.input_names, arrays, strict=True)
+            if array.ndim  # a single value is a reference and may be used like one
         }
         _lint(self.source, self.header, (*spaces.items(), *((name, "device") for name in self.output_names)))
         parameters = {name: _template_value(value) for name, value in template}
@@ -137,25 +141,37 @@ class EmulatedKernel:
         dtypes: list[mx.Dtype],
         value: float | None,
     ) -> list[mx.array]:
-        inputs = [memory.given(name, array) for name, array in zip(self.input_names, arrays, strict=True)]
         about = self._about_shapes(arrays)
+        held: list[memory.Buffer] = []
 
         def attempt(poison: int) -> list[memory.Buffer]:
             outputs = [
                 memory.wanted(name, dtype, shape, poison, value)
                 for name, dtype, shape in zip(self.output_names, dtypes, shapes, strict=True)
             ]
-            run([*(one.address for one in inputs), *(one.ctypes.data for one in about), *(o.address for o in outputs)])
+            held.extend(outputs)
+            listed = [(one.name, one.address) for one in inputs]
+            listed += [("a shape", one.ctypes.data) for one in about]
+            listed += [(one.name, one.address) for one in outputs]
+            try:
+                run([*(address for _, address in listed), 0])
+            except EmulatorError as error:
+                raise EmulatorError(re.sub(r"buffer (\d+)", lambda at: _quoted(listed, at), str(error))) from None
             for buffer in (*inputs, *outputs):
-                buffer.check_fences()
+                buffer.check_fence()
             return outputs
 
-        outputs = attempt(memory.POISONS[0])
-        if value is None and any(one.suspects().any() for one in outputs):
-            again = attempt(memory.POISONS[1])
-            for one, other in zip(outputs, again, strict=True):
-                _refuse_unwritten(one, other)
-        return [one.array() for one in outputs]
+        try:
+            inputs = [memory.given(name, array) for name, array in zip(self.input_names, arrays, strict=True)]
+            held.extend(inputs)
+            outputs = attempt(memory.POISONS[0])
+            if value is None and any(one.suspects().any() for one in outputs):
+                for one, other in zip(outputs, attempt(memory.POISONS[1]), strict=True):
+                    _refuse_unwritten(one, other)
+            return [one.array() for one in outputs]
+        finally:
+            for buffer in held:
+                buffer.release()
 
     def _about_shapes(self, arrays: list[mx.array]) -> list[np.ndarray[Any, Any]]:
         """What the body asks about its inputs. Inputs are contiguous here, whatever the launch says."""
@@ -169,9 +185,13 @@ class EmulatedKernel:
                 ("_strides", np.array(steps, np.int64)),
                 ("_ndim", np.array([array.ndim], np.int32)),
             ):
-                if re.search(rf"\b{name}{suffix}\b", self.source):
+                if names(self.source, name + suffix):
                     about.append(made)
         return about
+
+
+def _quoted(listed: Sequence[tuple[str, int]], at: re.Match[str]) -> str:
+    return f"'{listed[int(at.group(1))][0]}'"
 
 
 def _refuse_unwritten(one: memory.Buffer, other: memory.Buffer) -> None:

@@ -27,6 +27,7 @@ FORBIDDEN = {
     "thread_local": "there are no static variables",
     "long double": "there is no double",
 }
+RESERVED = ("kernel", "vertex", "fragment", "half", "bfloat", "sampler", "texture", "constant", "device")
 TYPES = (
     r"(?:float|half|bfloat|int|uint|short|ushort|char|uchar|long|ulong|bool|float16_t|bfloat16_t|"
     r"u?int(?:8|16|32|64)_t|atomic_u?int|auto|void|size_t)[234]?"
@@ -54,7 +55,10 @@ def tokens(text: str) -> list[tuple[str, int]]:
 
 
 def complaints(body: str, header: str, spaces: Mapping[str, str], type_names: tuple[str, ...] = ()) -> list[str]:
-    """One sentence for every rule broken. `spaces` gives the address space of each buffer of this launch."""
+    """One sentence for every rule broken. `spaces` gives the address space of each buffer of this launch.
+
+    A buffer in constant memory may be indexed and nothing else: functions and pointers here are for device memory.
+    """
     found = []
     clean = {"header": without_comments(header), "body": without_comments(body)}
     declared = tuple(re.findall(r"\b(?:struct|typename|class|using)\s+(\w+)", "\n".join(clean.values())))
@@ -63,6 +67,7 @@ def complaints(body: str, header: str, spaces: Mapping[str, str], type_names: tu
         listed = tokens(text)
         found += [f"{part} line {line}: {what}" for line, what in _words(listed)]
         found += [f"{part} line {line}: {what}" for line, what in _pointers(listed, types, spaces)]
+    found += [f"body line {line}: {what}" for line, what in _constants(tokens(clean["body"]), spaces)]
     found += [f"header: {name} calls itself" for name in _recursive(clean["header"])]
     if re.search(r"\bthreadgroup\s+\w+\s+\w+\s*\[", clean["header"]):
         found.append("header: a threadgroup array can only be declared in the body")
@@ -71,10 +76,19 @@ def complaints(body: str, header: str, spaces: Mapping[str, str], type_names: tu
     return found
 
 
+def _constants(listed: list[tuple[str, int]], spaces: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    for i, (word, line) in enumerate(listed):
+        following = listed[i + 1][0] if i + 1 < len(listed) else ""
+        if spaces.get(word) == "constant" and following != "[" and (not i or listed[i - 1][0] not in (".", "->")):
+            yield line, f"'{word}' has too few elements for device memory and may only be indexed"
+
+
 def _words(listed: list[tuple[str, int]]) -> Iterator[tuple[int, str]]:
     for i, (word, line) in enumerate(listed):
         if word in FORBIDDEN:
             yield line, f"'{word}': {FORBIDDEN[word]}"
+        if word in RESERVED and i and re.fullmatch(TYPES, listed[i - 1][0]):
+            yield line, f"'{word}' is a word of the language and cannot name a variable"
         if DOUBLE_LITERAL.fullmatch(word):
             yield line, f"the literal {word} needs an f behind it"
         if word == "[" and i and not (listed[i - 1][0].isidentifier() or listed[i - 1][0] in ")]"):

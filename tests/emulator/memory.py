@@ -1,20 +1,22 @@
-"""Buffers as a kernel sees them: between two fences, poisoned where nothing was written yet.
+"""Buffers as a kernel sees them: each ends at a page that nobody may touch, behind a fence of poison.
 
-A write outside a buffer changes a fence. An element that still holds the poison was not written. Reads outside give
-NaN or absurd integers, which values then show.
+An access past the end, or far before the start, ends the run; a write just before the start changes the fence. An
+element that still holds the poison was not written.
 """
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.emulator.build import machine
 from tests.emulator.errors import EmulatorError
 
-FENCE = 4096
+FENCE = 64
 POISONS = (0xFF, 0xA5)  # all ones: NaN in every floating format; the second settles whether an integer was written
 
 METAL_TYPES = {
@@ -41,30 +43,20 @@ def host(array: mx.array) -> NDArray[np.generic]:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """`count` elements of `dtype` in the middle of `whole`."""
+    """`shape` elements of `dtype` at `address`; `poison` is what an output held before."""
 
     name: str
     dtype: mx.Dtype
     shape: tuple[int, ...]
-    whole: NDArray[np.uint8]
+    address: int
+    middle: NDArray[np.uint8]
+    fence: NDArray[np.uint8]
     poison: int = 0
 
-    @property
-    def middle(self) -> NDArray[np.uint8]:
-        """The bytes between the fences."""
-        return self.whole[FENCE:-FENCE]
-
-    @property
-    def address(self) -> int:
-        """Where the first element lies."""
-        return int(self.middle.ctypes.data) if self.middle.size else int(self.whole.ctypes.data) + FENCE
-
-    def check_fences(self) -> None:
-        """Raise when something was written beside the buffer."""
-        if (self.whole[:FENCE] != POISONS[0]).any():
+    def check_fence(self) -> None:
+        """Raise when something was written just before the buffer."""
+        if (self.fence != POISONS[0]).any():
             raise EmulatorError(f"a write before the start of '{self.name}'")
-        if (self.whole[-FENCE:] != POISONS[0]).any():
-            raise EmulatorError(f"a write past the end of '{self.name}'")
 
     def suspects(self) -> NDArray[np.bool_]:
         """Which elements hold nothing but poison."""
@@ -72,31 +64,40 @@ class Buffer:
         return np.asarray(same.all(axis=1))
 
     def array(self) -> mx.array:
-        """As MLX sees it."""
+        """A copy as MLX sees it."""
         plain = mx.array(self.middle.copy()) if self.middle.size else mx.zeros((0,), mx.uint8)
         made = plain != 0 if self.dtype == mx.bool_ else plain.view(self.dtype)
         return made.reshape(self.shape)
 
+    def release(self) -> None:
+        """Give the memory back; nothing may be read after it."""
+        machine().emu_release(ctypes.c_void_p(self.address))
 
-def _fenced(size: int, fill: int) -> NDArray[np.uint8]:
-    whole = np.full(size + 2 * FENCE, POISONS[0], np.uint8)
-    whole[FENCE : FENCE + size] = fill
-    return whole
+
+def _allocated(name: str, dtype: mx.Dtype, shape: tuple[int, ...], poison: int = 0) -> Buffer:
+    size = int(np.prod(shape)) * dtype.size
+    allocate = machine().emu_buffer
+    allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    address: int | None = allocate(size)
+    if address is None:
+        raise EmulatorError(f"no memory for the {size} bytes of '{name}'")
+    middle, fence = (
+        np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(start))
+        for start, count in ((address, size), (address - FENCE, FENCE))
+    )
+    fence[:] = POISONS[0]
+    return Buffer(name, dtype, shape, address, middle, fence, poison)
 
 
 def given(name: str, array: mx.array) -> Buffer:
     """An input."""
-    raw = host(array)
-    whole = _fenced(raw.nbytes, 0)
-    whole[FENCE : FENCE + raw.nbytes] = raw.reshape(-1).view(np.uint8)
-    return Buffer(name, array.dtype, tuple(array.shape), whole)
+    made = _allocated(name, array.dtype, tuple(array.shape))
+    made.middle[:] = host(array).reshape(-1).view(np.uint8)
+    return made
 
 
 def wanted(name: str, dtype: mx.Dtype, shape: tuple[int, ...], poison: int, value: float | None) -> Buffer:
     """An output: poisoned, or holding `value` where the launch asks for that."""
-    size = int(np.prod(shape)) * dtype.size
-    whole = _fenced(size, poison)
-    if value is not None:
-        raw = host(mx.full(shape, value, dtype))
-        whole[FENCE : FENCE + size] = raw.reshape(-1).view(np.uint8)
-    return Buffer(name, dtype, shape, whole, poison)
+    made = _allocated(name, dtype, shape, poison)
+    made.middle[:] = poison if value is None else host(mx.full(shape, value, dtype)).reshape(-1).view(np.uint8)
+    return made

@@ -111,10 +111,18 @@ def test_an_integer_that_looks_like_poison_was_written_all_the_same() -> None:
     assert (launch("out[thread_position_in_grid.x] = -1;", dtype=mx.int32) == -1).all()
 
 
-def test_writes_beside_a_buffer_are_refused() -> None:
+def test_accesses_beside_a_buffer_are_refused() -> None:
     write = "uint i = thread_position_in_grid.x; out[i] = 0.0f; if (i == 0) out[64] = 1.0f;"
-    with pytest.raises(EmulatorError, match="a write past the end of 'out'"):
+    with pytest.raises(EmulatorError, match="an access past the end of 'out'"):
         launch(write)
+    with pytest.raises(EmulatorError, match="an access past the end of 'a'"):
+        launch("uint i = thread_position_in_grid.x; out[i] = a[i + 1];", mx.zeros(64))
+    with pytest.raises(EmulatorError, match="a write before the start of 'out'"):
+        launch("uint i = thread_position_in_grid.x; out[i] = out[-1] = 0.0f;")
+    with pytest.raises(EmulatorError, match="an access before the start of 'a'"):
+        launch("uint i = thread_position_in_grid.x; out[i] = a[int(i) - 100000];", mx.zeros(64))
+    with pytest.raises(EmulatorError, match="an access to no buffer at all"):
+        launch("uint i = thread_position_in_grid.x; out[long(i) * 100000000000] = 0.0f;")
     tile = "threadgroup float t[4]; t[thread_position_in_grid.x % 5] = 1.0f; out[thread_position_in_grid.x] = 0.0f;"
     with pytest.raises(EmulatorError, match="past the end of a threadgroup array of 16 bytes"):
         launch(tile)
@@ -206,6 +214,7 @@ def test_contraction_changes_bits_only_where_it_is_asked_for() -> None:
         ("float x = 1e-6;", "the literal 1e-6 needs an f"),
         ("double x = 1.0f;", "there is no double"),
         ("try { } catch (int e) { }", "there are no exceptions"),
+        ("int half = 1;", "'half' is a word of the language"),
         ("static int x = 0;", "there are no static variables"),
         ("thread auto f = [&](int x) { return x; };", "there are no lambdas"),
         ("threadgroup float x[2], y[2];", "one threadgroup array a statement"),
@@ -228,6 +237,9 @@ def test_a_small_input_lies_in_constant_memory_and_cannot_be_pointed_at() -> Non
     assert (launch(body, mx.zeros(8)) == 0).all()
     with pytest.raises(EmulatorError, match="'a' lies in constant memory"):
         launch(body, mx.zeros(7))
+    with pytest.raises(EmulatorError, match="'a' has too few elements for device memory and may only be indexed"):
+        launch("out[thread_position_in_grid.x] = first(a);", mx.zeros(7), header="float first(const device float* p);")
+    assert (launch("out[thread_position_in_grid.x] = a[6] + a_shape[0];", mx.zeros(7)) == 7).all()
 
 
 def test_attributes_are_not_seen_by_the_header() -> None:

@@ -3,13 +3,16 @@
 // Every GPU thread is a fiber. A fiber runs until it meets others: at a simd operation its simdgroup, at a barrier its
 // threadgroup. Threadgroups run one after another. A meeting that cannot come about, since some threads went another
 // way, ends the run with the two places. The thread order is chosen by the caller, so that a kernel that depends on it
-// gives different results under different orders.
+// gives different results under different orders. Buffers end at pages that nobody may touch.
 #include "machine.h"
 
+#include <csetjmp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -52,11 +55,23 @@ struct Run {
   unsigned message_size;
 };
 
+struct Buffer {
+  unsigned char* start;
+  size_t size, reserved;
+  void* base;
+};
+
 Fiber fibers[MAX_THREADS];
 Fiber* current;
 Run run;
 unsigned char* stacks;
 unsigned random_state;
+
+constexpr size_t GUARD = size_t(256) << 20, FENCE_BEFORE = 64;
+constexpr unsigned MAX_BUFFERS = 64;
+Buffer buffers_held[MAX_BUFFERS];
+sigjmp_buf way_out;
+alignas(16) unsigned char signal_stack[64 * 1024];
 
 alignas(64) unsigned char tile_memory[TILE_LIMIT + MAX_TILES * FENCE];
 Tile tiles[MAX_TILES];
@@ -159,29 +174,25 @@ void check_fences() {
   }
 }
 
-// Releases whoever has met. False when nobody can go on: everyone is done, or the run has failed.
-bool release() {
-  bool any = false;
-  for (unsigned base = 0; base < run.count; base += LANES) {
-    unsigned end = base + LANES < run.count ? base + LANES : run.count, waiting = end;
-    for (unsigned i = base; i < end && waiting == end; i++) {
-      if (fibers[i].wait == SIMD) waiting = i;
+// Lets a simdgroup whose lanes all stand at one simd operation go on. False where none stands at one, or on failure.
+bool release_simdgroup(unsigned base, unsigned end) {
+  unsigned waiting = base;
+  while (waiting < end && fibers[waiting].wait != SIMD) waiting++;
+  if (waiting == end) return false;
+  for (unsigned i = base; i < end; i++) {
+    if (!same_place(fibers[i], fibers[waiting])) {
+      fail_meeting("divergent simd operation", fibers[waiting], fibers[i]);
+      return false;
     }
-    if (waiting == end) continue;
-    for (unsigned i = base; i < end; i++) {
-      if (!same_place(fibers[i], fibers[waiting])) {
-        fail_meeting("divergent simd operation", fibers[waiting], fibers[i]);
-        return false;
-      }
-    }
-    for (unsigned i = base; i < end; i++) fibers[i].wait = RUNNING;
-    any = true;
   }
-  if (any) return true;
-  unsigned waiting = run.count;
-  for (unsigned i = 0; i < run.count && waiting == run.count; i++) {
-    if (fibers[i].wait == BARRIER) waiting = i;
-  }
+  for (unsigned i = base; i < end; i++) fibers[i].wait = RUNNING;
+  return true;
+}
+
+// Lets a threadgroup whose threads all stand at one barrier go on. False where all are done, or on failure.
+bool release_barrier() {
+  unsigned waiting = 0;
+  while (waiting < run.count && fibers[waiting].wait != BARRIER) waiting++;
   if (waiting == run.count) return false;
   for (unsigned i = 0; i < run.count; i++) {
     if (!same_place(fibers[i], fibers[waiting])) {
@@ -193,22 +204,60 @@ bool release() {
   return true;
 }
 
+// Leaves a thread that touched what is not its own. `buffer N` names a buffer by its place in the launch.
+void leave(int number, siginfo_t* info, void*) {
+  const unsigned char* at = static_cast<const unsigned char*>(info->si_addr);
+  if (number == SIGFPE) {
+    snprintf(run.message, run.message_size, "a division by zero");
+    siglongjmp(way_out, 1);
+  }
+  snprintf(run.message, run.message_size, "an access to no buffer at all");
+  for (const Buffer& held : buffers_held) {
+    if (!held.start || at < static_cast<unsigned char*>(held.base)) continue;
+    if (at >= static_cast<unsigned char*>(held.base) + held.reserved) continue;
+    int place = -1;
+    for (int i = 0; run.buffers[i] && place < 0; i++) {
+      if (run.buffers[i] == held.start) place = i;
+    }
+    snprintf(run.message, run.message_size, "an access %s of buffer %d",
+             at < held.start ? "before the start" : "past the end", place);
+  }
+  siglongjmp(way_out, 1);
+}
+
 unsigned draw(unsigned below) {
   random_state = random_state * 1664525u + 1013904223u;
   return (random_state >> 8) % below;
 }
 
-void step(unsigned* queue) {
-  for (unsigned i = 0; i < run.count; i++) queue[i] = run.order.threads == 1 ? run.count - 1 - i : i;
+// Runs every lane of a simdgroup to its next meeting. False when the simdgroup then waits for others or has ended.
+bool advance(unsigned simdgroup) {
+  unsigned base = simdgroup * LANES, end = base + LANES < run.count ? base + LANES : run.count;
+  unsigned queue[LANES];
+  for (unsigned i = 0; i < end - base; i++) queue[i] = run.order.threads == 1 ? end - 1 - i : base + i;
   if (run.order.threads == 2) {
-    for (unsigned i = run.count - 1; i > 0; i--) {
+    for (unsigned i = end - base - 1; i > 0; i--) {
       unsigned j = draw(i + 1), kept = queue[i];
       queue[i] = queue[j];
       queue[j] = kept;
     }
   }
-  for (unsigned i = 0; i < run.count && !run.failed; i++) {
+  for (unsigned i = 0; i < end - base && !run.failed; i++) {
     if (fibers[queue[i]].wait == RUNNING) to_fiber(fibers[queue[i]]);
+  }
+  return !run.failed && release_simdgroup(base, end);
+}
+
+// Runs all threads to their next barrier or end: one simdgroup after another, each as far as it comes, or in turns
+// drawn anew. Either way a thread that needs a barrier and has none meets memory too early or too late.
+void run_to_barrier() {
+  unsigned simdgroups = (run.count + LANES - 1) / LANES, going[MAX_THREADS / LANES];
+  for (unsigned i = 0; i < simdgroups; i++) going[i] = run.order.threads == 1 ? simdgroups - 1 - i : i;
+  while (simdgroups && !run.failed) {
+    unsigned turn = run.order.threads == 2 ? draw(simdgroups) : 0;
+    if (advance(going[turn])) continue;
+    simdgroups--;
+    for (unsigned i = turn; i < simdgroups; i++) going[i] = going[i + 1];
   }
 }
 
@@ -238,9 +287,8 @@ void run_group(const unsigned grid[3], const unsigned full[3], const unsigned gr
     at.simdgroups = (run.count + LANES - 1) / LANES;
     prepare(fibers[i], i);
   }
-  unsigned queue[MAX_THREADS];
-  do step(queue);
-  while (!run.failed && release());
+  do run_to_barrier();
+  while (!run.failed && release_barrier());
   if (!run.failed) check_fences();
 }
 
@@ -302,7 +350,31 @@ void fail(const char* message, Where at) {
 
 }  // namespace emu
 
-// Runs `entry` for every thread of a grid. Returns 0, or 1 with one line in `message`.
+// Memory for `size` bytes: it ends where nothing may be touched, with 64 bytes or more before it.
+extern "C" void* emu_buffer(size_t size) {
+  using namespace emu;
+  size_t page = size_t(sysconf(_SC_PAGESIZE)), open = (size + FENCE_BEFORE + page - 1) / page * page;
+  for (Buffer& held : buffers_held) {
+    if (held.start) continue;
+    void* base = mmap(nullptr, open + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return nullptr;
+    unsigned char* start = static_cast<unsigned char*>(base) + GUARD;
+    mprotect(start, open, PROT_READ | PROT_WRITE);
+    held = {start + open - size, size, open + 2 * GUARD, base};
+    return held.start;
+  }
+  return nullptr;
+}
+
+extern "C" void emu_release(void* start) {
+  for (emu::Buffer& held : emu::buffers_held) {
+    if (held.start != start) continue;
+    munmap(held.base, held.reserved);
+    held.start = nullptr;
+  }
+}
+
+// Runs `entry` for every thread of a grid; `buffers` ends with a null. Returns 0, or 1 with one line in `message`.
 extern "C" int emu_run(void (*entry)(void**), void** buffers, const unsigned* grid, const unsigned* group,
                        const emu::Order* order, char* message, unsigned message_size) {
   using namespace emu;
@@ -319,6 +391,16 @@ extern "C" int emu_run(void (*entry)(void**), void** buffers, const unsigned* gr
   random_state = order->seed;
   unsigned groups[3];
   for (int a = 0; a < 3; a++) groups[a] = (grid[a] + group[a] - 1) / group[a];
+  struct sigaction ours{}, before[3];
+  const int caught[3] = {SIGSEGV, SIGBUS, SIGFPE};
+  stack_t stack{}, stack_before;
+  stack.ss_sp = signal_stack;
+  stack.ss_size = sizeof signal_stack;
+  sigaltstack(&stack, &stack_before);
+  ours.sa_sigaction = &leave;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (int i = 0; i < 3; i++) sigaction(caught[i], &ours, &before[i]);
+  if (sigsetjmp(way_out, 1)) run.failed = true;
   for (unsigned z = 0; z < groups[2] && !run.failed; z++) {
     for (unsigned y = 0; y < groups[1] && !run.failed; y++) {
       for (unsigned x = 0; x < groups[0] && !run.failed; x++) {
@@ -327,5 +409,7 @@ extern "C" int emu_run(void (*entry)(void**), void** buffers, const unsigned* gr
       }
     }
   }
+  for (int i = 0; i < 3; i++) sigaction(caught[i], &before[i], nullptr);
+  sigaltstack(&stack_before, nullptr);
   return run.failed ? 1 : 0;
 }

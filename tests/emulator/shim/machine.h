@@ -10,7 +10,7 @@ namespace emu {
 struct Order {
   int sum;      // simd reductions: 0 butterfly, 1 lane 0 to 31, 2 lane 31 to 0
   int chain;    // 8x8 products: 0 k ascending, 1 k descending, 2 pairwise
-  int threads;  // which thread runs first: 0 lowest, 1 highest, 2 shuffled anew at every step
+  int threads;  // which thread runs first: 0 lowest, 1 highest, 2 drawn anew at every turn
   unsigned seed;
 };
 

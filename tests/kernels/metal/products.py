@@ -111,15 +111,15 @@ def expert_case(stored: str, bits: int, group: int, dtype: mx.Dtype = mx.float32
     return RowCase(f"experts {kind} {dtype}".replace("mlx.core.", ""), rows, run, expected, 2e-5)
 
 
-def quick() -> Iterator[RowCase]:
+def quick(rows: int = 17) -> Iterator[RowCase]:
     """One of each."""
-    yield affine_case("scalar", 4, 64, mx.bfloat16)
-    yield affine_case("matrix", 4, 64, mx.bfloat16)
-    yield affine_case("scalar", 3, 32)
-    yield dense_case("scalar", mx.bfloat16)
-    yield dense_case("matrix", mx.bfloat16)
-    yield expert_case("affine", 4, 32)
-    yield expert_case("dense", 0, 0)
+    yield affine_case("scalar", 4, 64, mx.bfloat16, rows)
+    yield affine_case("matrix", 4, 64, mx.bfloat16, rows)
+    yield affine_case("scalar", 3, 32, rows=rows)
+    yield dense_case("scalar", mx.bfloat16, rows)
+    yield dense_case("matrix", mx.bfloat16, rows)
+    yield expert_case("affine", 4, 32, rows=rows)
+    yield expert_case("dense", 0, 0, rows=rows)
 
 
 def wide(rows: int) -> Iterator[RowCase]:

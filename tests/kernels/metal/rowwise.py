@@ -195,14 +195,14 @@ def candidate_case(rows: int, width: int, kept: int, dtype: mx.Dtype) -> RowCase
     return RowCase(name, rows, lambda chosen: selection.candidates(logits[mx.array(chosen)], kept), expected)
 
 
-def quick() -> Iterator[RowCase]:
+def quick(rows: int = 17) -> Iterator[RowCase]:
     """One of each."""
-    yield from norm_cases(mx.bfloat16, 17, 320, 2)
-    yield from gate_cases(mx.bfloat16, 17)
-    yield from decay_cases(17)
-    yield from router_cases(17)
-    yield indexer_case(17, True)
-    yield candidate_case(9, 700, 28, mx.float32)
+    yield from norm_cases(mx.bfloat16, rows, 320, 2)
+    yield from gate_cases(mx.bfloat16, rows)
+    yield from decay_cases(rows)
+    yield from router_cases(rows)
+    yield indexer_case(rows, True)
+    yield candidate_case(rows, 700, 28, mx.float32)
 
 
 def wide(rows: int) -> Iterator[RowCase]:
@@ -217,4 +217,5 @@ def wide(rows: int) -> Iterator[RowCase]:
     yield indexer_case(rows, False)
     yield indexer_case(rows, True)
     yield candidate_case(rows, 2500, 1024, mx.float32)
+    yield candidate_case(3, 9000, 28, mx.float32)
     yield candidate_case(rows, 300, 300, mx.bfloat16)
