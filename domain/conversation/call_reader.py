@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tensorfold.domain.conversation.dialects.dialect import Begin, Broken, CallDialect, Piece, Reading, Source
+from tensorfold.domain.conversation.dialects.dialect import Begin, Broken, CallDialect, Cut, Piece, Reading, Source
 from tensorfold.domain.conversation.offered_tools import OfferedTools
 
 _BLANK = " \t\r\n"
+_MOST_CUT = 8
+"""Calls that the text's end may cut before further openers are taken for text: each is read to the end once more, so a
+text of nothing but openers would cost its square.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class CallReader:
         "_blanks",
         "_call",
         "_count",
+        "_cuts",
         "_dialect",
         "_live",
         "_said",
@@ -85,6 +90,7 @@ class CallReader:
         self._source = Source()
         self._call: _Call | None = None
         self._start = 0
+        self._cuts = 0
         self._said = False
         self._after_call = False
         self._blanks = ""
@@ -119,6 +125,8 @@ class CallReader:
         text = source.text[source.at :]
         at, length = text.find(dialect.opener), len(dialect.opener)
         bare = self._bare(text)
+        if self._cuts > _MOST_CUT:
+            at, bare = -1, None
         if bare is not None and (at < 0 or bare < at):
             at, length = bare, 0
         held = at if at >= 0 else len(text) if source.ended else self._certain(text)
@@ -180,8 +188,9 @@ class CallReader:
                 call.held.append(step)
                 if call.live:
                     self._pass_on(call, events)
-        except Broken:
+        except Broken as broken:
             self._call = None
+            self._cuts += isinstance(broken, Cut)
             if call.begun:
                 self._after_call = True
             else:

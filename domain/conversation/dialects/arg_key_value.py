@@ -22,8 +22,7 @@ from tensorfold.domain.conversation.offered_tools import OfferedTools
 
 _KEY = rf"<arg_key>[^<]{{1,{MOST_KEY}}}"
 _TAGS = ValueTags(
-    next=re.compile(rf"</arg_value>\s*(?={_KEY}</arg_key>\s*<arg_value>)"),
-    last=re.compile(r"</arg_value>\s*</tool_call>"),
+    end=re.compile(rf"(?P<next></arg_value>\s*(?={_KEY}</arg_key>\s*<arg_value>))|</arg_value>\s*</tool_call>"),
     cut=re.compile(r"(?!)"),  # nothing short of the last mark says that no other key would have come
     maybe=re.compile(rf"(?:</arg_value>\s*)?(?:<arg_key>[^<]{{0,{MOST_KEY}}}(?:</arg_key>\s*)?)?(?:<[/a-z_]*)?\Z"),
     line=False,

@@ -18,6 +18,10 @@ class Broken(Exception):  # noqa: N818 - it says what the text is
     """The text is no call, or ends inside one."""
 
 
+class Cut(Broken):
+    """The text ends inside what may have become a call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Begin:
     """The call is certain to be one of this tool, and all that follows is its arguments."""
@@ -50,9 +54,9 @@ class Source:
         self.ended = False
 
     def more(self) -> Reading[None]:
-        """Wait for more text. Raises Broken when there is none."""
+        """Wait for more text. Raises Cut when there is none."""
         if self.ended:
-            raise Broken
+            raise Cut
         yield None
 
     def blank(self) -> Reading[None]:

@@ -21,8 +21,9 @@ from tensorfold.domain.conversation.offered_tools import OfferedTools
 
 _KEY = rf"<parameter=[^<>\n]{{1,{MOST_KEY}}}"
 _TAGS = ValueTags(
-    next=re.compile(rf"\n?</parameter>\s*(?={_KEY}>)"),
-    last=re.compile(r"\n?(?:</parameter>\s*(?:</function>\s*)?|</function>\s*)</tool_call>"),
+    end=re.compile(
+        rf"(?P<next>\n?</parameter>\s*(?={_KEY}>))|\n?(?:</parameter>\s*(?:</function>\s*)?|</function>\s*)</tool_call>"
+    ),
     cut=re.compile(r"\n?</parameter>\s*</function>\s*(?:<(?:/(?:t(?:o(?:o(?:l(?:_[cal]*)?)?)?)?)?)?)?\Z"),
     maybe=re.compile(rf"\n?(?:</parameter>\s*)?(?:</function>\s*|{_KEY})?(?:<[/a-z_]*=?)?\Z"),
     line=True,

@@ -9,20 +9,20 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from tensorfold.domain.conversation.argument_values import escaped, quoted, typed
-from tensorfold.domain.conversation.dialects.dialect import Broken, Piece, Reading, Source
+from tensorfold.domain.conversation.dialects.dialect import Cut, Piece, Reading, Source
 from tensorfold.domain.conversation.offered_tools import STRING, Tool
 
 
 @dataclass(frozen=True, slots=True)
 class ValueTags:
-    """How values end. `next` matches the end of a value that another parameter follows, up to that one's tag; `last`
-    the end of the last value with the end of its call; `cut` the same where the reply ends before the call's last
-    mark is whole. `maybe` matches any beginning of these at the end of a text. `line` says that a value stands
-    on lines of its own: the first line break is no part of it (the one at its end belongs to the patterns).
+    """How values end. `end` matches the end of a value: its group `next` where another parameter follows, up to that
+    one's tag, else the end of the last value with the end of its call. One pattern, so that a search never reads beyond
+    the value. `cut` matches the latter where the reply ends before the call's last mark is whole, `maybe` any beginning
+    of these at the end of a text. `line` says that a value stands on lines of its own: the first line break is no part
+    of it (the one at its end belongs to the patterns).
     """
 
-    next: re.Pattern[str]
-    last: re.Pattern[str]
+    end: re.Pattern[str]
     cut: re.Pattern[str]
     maybe: re.Pattern[str]
     line: bool
@@ -37,7 +37,7 @@ class _Chunks:
         self.last = False
 
     def __iter__(self) -> Generator[str | None, None, None]:
-        """Pieces of the value; None asks for more text. Raises Broken when the reply ends inside the value."""
+        """Pieces of the value; None asks for more text. Raises Cut when the reply ends inside the value."""
         source, tags = self._source, self._tags
         if tags.line:
             while source.at == len(source.text) and not source.ended:
@@ -50,7 +50,7 @@ class _Chunks:
                 at, source.at = source.at, certain
                 yield source.text[at:certain]
             if source.ended:
-                raise Broken
+                raise Cut
             yield None
         at, source.at = source.at, end.end()
         if end.start() > at:
@@ -58,11 +58,11 @@ class _Chunks:
 
     def _end(self) -> re.Match[str] | None:
         source, tags = self._source, self._tags
-        found = [m for m in (tags.next.search(source.text, source.at), tags.last.search(source.text, source.at)) if m]
-        if not found and source.ended and (cut := tags.cut.search(source.text, source.at)) is not None:
-            found = [cut]
-        end = min(found, key=lambda match: match.start(), default=None)
-        self.last = end is not None and end.re is not tags.next
+        end = tags.end.search(source.text, source.at)
+        if end is not None:
+            self.last = end["next"] is None
+        elif source.ended and (end := tags.cut.search(source.text, source.at)) is not None:
+            self.last = True
         return end
 
 
@@ -84,7 +84,7 @@ def value(source: Source, tags: ValueTags, tool: Tool, key: str, first: bool) ->
                     yield None
                 else:
                     text += chunk
-        except Broken:
+        except Cut:
             # The reply ends here. What was written is not lost, though it has no type yet.
             yield Piece(text)
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -115,6 +116,19 @@ def test_a_long_call_that_comes_letter_by_letter_costs_no_more_than_its_length(d
 
     # 60,000 letters in well under a second: a reader that began anew with each letter would take minutes.
     assert steps(60_000) > 60_000
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.parametrize("most", [None, 1])
+def test_a_reply_of_nothing_but_beginnings_of_calls_is_text_in_no_time(dialect: str, most: int | None) -> None:
+    call = written(dialect, "find", {"text": "a", "where": {"b": 1}})
+    for beginning in (call[: call.index("a") + 1], call[: call.rindex("a") + 1], call[:-20], call[: len(call) // 2]):
+        reply = beginning * (50_000 // len(beginning))
+        began = time.process_time()
+        told = read([reply[at : at + 100] for at in range(0, len(reply), 100)], dialect, most=most)
+        assert time.process_time() - began < 5
+        if not told.calls:
+            assert told.text == reply
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
