@@ -7,7 +7,6 @@ lattice, position and settings give the same tree, and a smaller budget gives a 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -172,29 +171,3 @@ def left_out(logits: Floats, temperature: float, sampling: Sampling) -> NDArray[
         kept = int(reached.searchsorted(sampling.top_p * reached[-1]))
         cuts.append(falling[min(kept, len(falling) - 1)])
     return logits < max(cuts) if cuts else None
-
-
-@dataclass(frozen=True, slots=True)
-class DraftVocabulary:
-    """The ids that a head drafts from, as half-open `spans` of target ids: its own rows are numbered without the gaps.
-
-    Without spans every id below `vocabulary` may be drafted and rows are ids.
-    """
-
-    spans: tuple[tuple[int, int], ...]
-    vocabulary: int
-
-    def __post_init__(self) -> None:
-        flat = [edge for span in self.spans for edge in span]
-        if flat != sorted(set(flat)) or any(not 0 <= edge <= self.vocabulary for edge in flat):
-            raise ValueError(f"spans {self.spans} do not ascend within 0..{self.vocabulary}")
-
-    @property
-    def size(self) -> int:
-        """How many ids there are to draft from."""
-        return sum(stop - start for start, stop in self.spans) if self.spans else self.vocabulary
-
-    def ids(self) -> NDArray[np.int64]:
-        """The target id of each of the head's rows, ascending."""
-        spans: Sequence[tuple[int, int]] = self.spans or ((0, self.vocabulary),)
-        return np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in spans])

@@ -13,6 +13,7 @@ from tensorfold.domain.drafting.copies import CopySourceFactory
 from tests.application.house import law, serving
 from tests.fakes.faulty_model import Fault, FaultyModel
 from tests.fakes.hash_faults import DriftingModel, StreamsDriftingModel
+from tests.fakes.hash_head import AnyHead, HashDrafter, HashHead
 from tests.fakes.hash_model import HashModel
 from tests.fakes.tokenizer import FakeTokenizer
 
@@ -82,6 +83,15 @@ def test_a_model_without_trees_is_proved_with_chains() -> None:
     report = prove(HashModel(LAW, prefill_slice=64, tree_width=1))
     assert report.passed
     assert not any("tree" in row.mode for row in report.rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", [HashHead((0.9, 0.6, 0.3)), HashDrafter((0.8, 0.5, 0.2))], ids=["chain", "lattice"])
+def test_a_model_with_a_head_is_proved_with_the_heads_own_drafts_among_others(head: AnyHead) -> None:
+    report = prove(HashModel(LAW, prefill_slice=64, head=head))
+    assert report.passed
+    drafted = [sum(n for name, (n, _) in row.drafts.items() if "head" in name.split("+")) for row in report.rows]
+    assert min(drafted[:5]) > 10
 
 
 @pytest.mark.slow

@@ -6,7 +6,16 @@ import argparse
 import subprocess
 import sys
 
-PARTS = ("http_streams", "copies", "recall_speed", "recall_record", "recall_replay", "recall_crash", "bench_command")
+PARTS = (
+    "http_streams",
+    "copies",
+    "draft_trees",
+    "recall_speed",
+    "recall_record",
+    "recall_replay",
+    "recall_crash",
+    "bench_command",
+)
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorfold.domain.drafting.lattice import PUBLISHED, DraftVocabulary, Lattice, SearchSettings, search
+from tensorfold.domain.drafting.lattice import PUBLISHED, Lattice, SearchSettings, search
 from tensorfold.domain.drafting.sources import Proposal
 from tensorfold.domain.sampling import Sampling, noise
 from tests.domain.drafting.lattices import all_paths, paths_of, random_lattice
@@ -181,17 +181,3 @@ def test_a_tree_of_fifteen_rows_takes_less_than_a_millisecond() -> None:
                 search(lattice, position, sampling, 15, "head")
             least = min(least, (time.process_time() - began) / len(lattices))
         assert least < 1e-3, f"{1e3 * least:.2f} ms at depth {depth}"
-
-
-def test_a_draft_vocabulary_numbers_its_rows_without_the_gaps() -> None:
-    published = DraftVocabulary(((0, 98_304), (248_032, 248_320)), 248_320)
-    ids = published.ids()
-    assert published.size == len(ids) == 98_592
-    assert (int(ids[98_303]), int(ids[98_304]), int(ids[-1])) == (98_303, 248_032, 248_319)
-    assert DraftVocabulary((), 7).ids().tolist() == list(range(7)) and DraftVocabulary((), 7).size == 7
-
-
-@pytest.mark.parametrize("spans", [((0, 9),), ((5, 5),), ((4, 2),), ((0, 3), (2, 5)), ((-1, 3),)])
-def test_a_draft_vocabulary_outside_the_models_is_refused(spans: tuple[tuple[int, int], ...]) -> None:
-    with pytest.raises(ValueError):
-        DraftVocabulary(spans, 8)
