@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorfold.domain.conversation.argument_values import escaped, typed
@@ -103,6 +103,7 @@ def test_a_value_is_what_the_types_take_it_for_else_a_text(text: str, named: Any
     assert typed(text, frozenset(named)) == json_text
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.text(), st.sets(st.sampled_from(sorted(ANY))))
 def test_whatever_is_written_is_json_and_a_text_is_never_changed(text: str, named: set[str]) -> None:
     value = json.loads(typed(text, frozenset(named)))
@@ -112,6 +113,7 @@ def test_whatever_is_written_is_json_and_a_text_is_never_changed(text: str, name
         assert value == text
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(st.text()))
 def test_escaped_pieces_make_the_escaped_whole(pieces: list[str]) -> None:
     assert "".join(map(escaped, pieces)) == escaped("".join(pieces))
