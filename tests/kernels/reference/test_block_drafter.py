@@ -33,7 +33,7 @@ def test_candidates_are_the_best_and_of_equal_ones_the_lower() -> None:
 
 
 def test_a_chain_follows_the_best_pair_behind_the_token_chosen_before() -> None:
-    logits, hidden, projection = normal(5, 3, 8), normal(6, 3, 12), normal(7, 4, 12)
+    logits, hidden, projection = normal(5, 9, 8), normal(6, 9, 12), normal(7, 4, 12)
     before, after = normal(8, 8, 4), normal(9, 8, 4)
     chain = greedy_chain(2, logits, hidden, projection, (before, after), 3)
     previous = 2

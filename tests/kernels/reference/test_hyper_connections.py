@@ -51,10 +51,18 @@ def test_a_sites_weights_are_cut_into_reading_writing_and_combining() -> None:
     projection, base, scale = np.zeros((24, 24)), np.zeros(24), np.ones(3)
     base[:4], base[4:8] = 1.0, -1.0
     base[8 + 1] = 50.0  # stream 0's share in stream 1, before it is made doubly stochastic
-    weights = sinkhorn_weights(STREAMS, projection, base, scale, 1e-5, 20, 1e-6)
-    assert np.allclose(weights.into, sigmoid(np.ones(4)) + 1e-6)
+    weights = sinkhorn_weights(STREAMS, projection, base, scale, 1e-5, 20, 1e-3)
+    assert np.allclose(weights.into, sigmoid(np.ones(4)) + 1e-3)
     assert np.allclose(weights.out_of, 2 * sigmoid(-np.ones(4)))
     assert weights.combine[0, 1] > 0.9 > weights.combine[1, 0]
+
+
+def test_a_combination_starts_as_a_softmax_of_each_row_with_eps_added() -> None:
+    base = np.concatenate([np.zeros(8), normal(9, 16)])
+    weights = sinkhorn_weights(STREAMS, np.zeros((24, 24)), base, np.ones(3), 1e-5, 1, 0.1)
+    rows = np.exp(base[8:].reshape(4, 4))
+    started = rows / rows.sum(axis=1, keepdims=True) + 0.1
+    assert np.allclose(weights.combine, started / (started.sum(axis=0) + 0.1))
 
 
 def test_each_kind_of_weight_has_a_scale_of_its_own_and_reads_the_normed_streams() -> None:
