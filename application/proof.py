@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tensorfold.application.heads import HEAD
 from tensorfold.application.planting import Tally
 from tensorfold.application.replies import ReplyStats
+from tensorfold.domain.drafting.sources import took_part
 from tensorfold.domain.recall.source import RECALL
 from tensorfold.domain.sampling import Sampling
 
 LEAST_KEPT = 100
 LEAST_REFUSED = 100
 LEAST_SHARED = 10
+LEAST_HEADED = 100
+"""Drafts of the model's head that must be verified: whether any lands is the head's affair."""
 LEAST_COPIED = 100
 """Tokens copied from the record that must land, and that must miss."""
 
@@ -77,12 +81,18 @@ class Row:
     counts_drafts: bool = True
     shared: int | None = None
     copies: Copies | None = None
+    heads: bool = False
     note: str = ""
 
     @property
     def kept(self) -> int:
         """Drafts kept, all sources."""
         return sum(kept for _, kept in self.drafts.values())
+
+    @property
+    def headed(self) -> int:
+        """Drafts in windows that the model's head took part in."""
+        return sum(drafted for source, (drafted, _) in self.drafts.items() if took_part(HEAD, source))
 
     @property
     def refused(self) -> int:
@@ -96,6 +106,8 @@ class Row:
             lacks.append(f"{self.shared} rounds were shared, at least {LEAST_SHARED} are needed")
         if self.copies is not None:
             lacks += self.copies.lacks()
+        if self.heads and self.headed < LEAST_HEADED:
+            lacks.append(f"{self.headed} drafts of the head were verified, at least {LEAST_HEADED} are needed")
         if not self.counts_drafts:
             return tuple(lacks)
         if self.kept < LEAST_KEPT:

@@ -58,6 +58,8 @@ class Prover:
             for shape, width in shapes:
                 if width >= 2:
                     rows.append(self._alone(f"{shape}s, {kind}", cases, shape, width))
+        if self._limits.head is not None and max(chain, tree) >= 2:
+            rows += [self._headed(f"draft head, {kind}", cases) for kind, cases in kinds.items()]
         mixed = (*kinds["greedy"], *kinds["sampled"])
         rows.append(self._crowd(mixed, chain))
         rows.append(self._leaving(mixed))
@@ -101,6 +103,18 @@ class Prover:
             for index, case in enumerate(cases):
                 stop = _stop_at(case, number) if index == number % len(cases) else None
                 self._runner.compare(row, index, case, self._start(case, row, shape, lengths, stop).finish(), stop)
+            if row.first is not None or not row.lacks():
+                break
+        self._tell(row)
+        return row
+
+    def _headed(self, mode: str, cases: Sequence[Case]) -> Row:
+        """All requests at once with nothing planted: what the model's own head drafts, beside copies."""
+        row = Row(mode, counts_drafts=False, heads=True)
+        for _ in range(_PASSES):
+            reads = [self._runner.start(case) for case in cases]
+            for index, (case, read) in enumerate(zip(cases, reads, strict=True)):
+                self._runner.compare(row, index, case, read.finish())
             if row.first is not None or not row.lacks():
                 break
         self._tell(row)
