@@ -144,6 +144,19 @@ def test_a_call_that_the_limit_cuts_is_never_taken_for_a_whole_one() -> None:
         assert (whole.called, whole.text, whole.finish) == (called, text, "length")
 
 
+def test_usage_that_is_asked_for_in_every_chunk_rides_along_with_thoughts_and_calls() -> None:
+    script = ["hm", "</think>", "ok ", CALL, END]
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    with scripted(script, template=TailedTemplate(tail="<think>\n")) as server:
+        said = server.chat(stream=True, tools=[LIST_FILES], stream_options=options)
+    assert (said.reasoning, said.text, said.called, said.finish) == ("hm", "ok", CALLED, "tool_calls")
+    first, *rest = said.chunks
+    assert "usage" not in first
+    counts = [chunk["usage"]["completion_tokens"] for chunk in rest]
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (1, 5)
+
+
 def test_a_thought_that_the_prompt_opened_is_told_from_the_answer() -> None:
     said = ways(["I add.", "</think>", "\n\n", "4"], "<think>\n")
     assert (said.reasoning, said.text, said.finish) == ("I add.", "4", "stop")
