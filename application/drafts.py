@@ -49,7 +49,7 @@ class Drafting:
         self._log = log
         self._widths = Widths(self._limits.chain_width, self._limits.tree_width)
         self._widest = max(self._limits.chain_width, self._limits.tree_width)
-        self._heads = Heads(model, settings, curve, flight, self._blame)
+        self._heads = Heads(model, settings, curve, flight, counters, self._blame)
 
     def open(self, stream: Stream, extra: DraftSource | None = None) -> tuple[DraftSource, ...]:
         """The draft sources of one stream, `extra` among them; none where it must decode serially."""

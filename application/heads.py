@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tensorfold.application.counters import Counters
 from tensorfold.application.flight import Flight
 from tensorfold.application.live import Live
 from tensorfold.application.ports.target_model import Chain, HeadLimits, Lattice, ProposeSpec, TargetModel
@@ -42,7 +43,13 @@ class Heads:
     """Asks the head of one model. Used by the engine thread alone."""
 
     def __init__(
-        self, model: TargetModel, settings: EngineSettings, curve: CostCurve, flight: Flight, blame: Blame
+        self,
+        model: TargetModel,
+        settings: EngineSettings,
+        curve: CostCurve,
+        flight: Flight,
+        counters: Counters,
+        blame: Blame,
     ) -> None:
         self._model = model
         self._limits = model.limits
@@ -51,6 +58,7 @@ class Heads:
         self._settings = settings
         self._curve = curve
         self._flight = flight
+        self._counters = counters
         self._blame = blame
         self._calibration = Calibration()
         self._sureness = Sureness()
@@ -84,7 +92,7 @@ class Heads:
             )
             for index in asked
         ]
-        self._flight.depart("head", len(asked) * self._cost(max(depths)))
+        began = self._flight.depart("head", len(asked) * self._cost(max(depths)))
         try:
             answers = self._model.propose(specs)
             for index, answer in zip(asked, answers, strict=True):
@@ -94,7 +102,7 @@ class Heads:
         except Exception as fault:
             self._blame(HEAD, fault)
         finally:
-            self._flight.arrive()
+            self._counters.decode_s += self._flight.arrive() - began
         return proposals
 
     def observe(self, live: Live, before: int) -> None:
