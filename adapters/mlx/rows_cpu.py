@@ -86,6 +86,8 @@ class CpuRows:
     def grouped(self, stack: Stack) -> Grouped[Rows]:
         """Each matrix once, for all rows that name it, in BLAS products as `product` makes them."""
         if not self._unpack:
+            if isinstance(stack.stored, Values) and stack.stored.dtype != "F32":
+                return self._pair_by_pair(stack.stored, stack)
             through_mlx = self._library.grouped(stack)
             return lambda rows, ids: self._library.host(through_mlx(mx.array(rows), mx.array(ids)))
         weights, bias = _unpacked(stack), stack.bias
@@ -95,6 +97,25 @@ class CpuRows:
         def gathered(rows: Rows, ids: Any) -> Rows:
             made = product(rows, ids)
             return made if bias is None else made + bias[ids]
+
+        return gathered
+
+    def _pair_by_pair(self, stored: Values, stack: Stack) -> Grouped[Rows]:
+        """Dense matrices left in half precision, which MLX gathers on no CPU: a product for each row and slot."""
+        shape, biases = stack.shape[1:], stack.bias
+        products = [
+            self._library.product([Matrix(replace(stored, raw=raw), shape, None if biases is None else biases[entry])])
+            for entry, raw in enumerate(stored.raw)
+        ]
+
+        def gathered(rows: Rows, ids: Any) -> Rows:
+            wide = mx.array(np.broadcast_to(rows, (*ids.shape, rows.shape[-1])))
+            made = [
+                products[int(ids[row, slot])](wide[row, slot : slot + 1])
+                for row in range(ids.shape[0])
+                for slot in range(ids.shape[1])
+            ]
+            return self._library.host(mx.concatenate(made)).reshape(*ids.shape, -1)
 
         return gathered
 

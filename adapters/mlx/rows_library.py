@@ -96,6 +96,8 @@ class LibraryRows:
         bias = None if stack.bias is None else mx.array(stack.bias).astype(self._dtype)
         if isinstance(stored, Values):
             weight = self._dense(stored).swapaxes(-1, -2)
+            if mx.default_device() == mx.cpu:
+                weight = weight.astype(mx.float32)  # all that MLX gathers dense matrices in on a CPU
             _settle(weight, bias)
 
             def multiply(rows: mx.array, ids: mx.array) -> mx.array:

@@ -16,7 +16,7 @@ from tensorfold.adapters.mlx.blocks.experts import combined
 from tensorfold.adapters.mlx.rows import RowOps
 from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.adapters.mlx.rows_library import LibraryRows
-from tensorfold.adapters.mlx.weights import Codes, Stack, decoded
+from tensorfold.adapters.mlx.weights import Codes, Stack, Values, as_float32, decoded
 from tensorfold.domain.families.ops import FeedForward, MixtureOfExperts, Router, SharedExpert, SwiGLU
 from tensorfold.domain.windows import chain
 from tensorfold.kernels.reference.experts import mix_experts, shared_expert
@@ -132,3 +132,28 @@ def test_stacks_in_codes_multiply_as_the_values_they_stand_for(bits: int, group:
     for ops in forms:
         made = ops.host(ops.grouped(stack)(ops.float32(rows)[:, None], mx.array(ids) if ops.xp is mx else ids))
         assert np.abs(made - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F16"])
+def test_stacks_in_half_precision_multiply_as_their_values(dtype: str) -> None:
+    values = rows_of(4, 5 * 16, 64).reshape(5, 16, 64)
+    raw = (values.view(np.uint32) >> 16).astype(np.uint16) if dtype == "BF16" else values.astype(np.float16)
+    stack = Stack(Values(raw, dtype), (5, 16, 64), rows_of(5, 5, 16))
+    exact = as_float32(stack.stored).astype(np.float64)
+    ids, rows = np.array([[0, 4], [2, 2], [3, 1]]), rows_of(6, 3, 64)
+    wanted = np.einsum("rknd,rd->rkn", exact[ids], rows.astype(np.float64)) + stack.bias[ids]  # type: ignore[index]
+    wide: tuple[RowOps[Any], ...] = (CpuRows(), LibraryRows("float32"))
+    half: tuple[RowOps[Any], ...] = (CpuRows(unpack=False), LibraryRows("bfloat16"))
+    for ops, near in (*((ops, 1e-6) for ops in wide), *((ops, 2e-2) for ops in half)):
+        given = ops.narrow(ops.float32(rows))[:, None]
+        made = ops.host(ops.grouped(stack)(given, mx.array(ids) if ops.xp is mx else ids))
+        assert np.abs(made - wanted).max() <= near * np.abs(wanted).max()
+
+
+def test_stacks_left_in_half_precision_keep_a_rows_bits() -> None:
+    stack = Stack(Values(rows_of(7, 4 * 24, 48).reshape(4, 24, 48).astype(np.float16), "F16"), (4, 24, 48))
+    grouped, rows = CpuRows(unpack=False).grouped(stack), rows_of(8, 9, 48)[:, None]
+    ids: Any = np.argsort(rows_of(9, 9, 4), axis=1)[:, :2]
+    alone = np.concatenate([grouped(rows[i : i + 1], ids[i : i + 1]) for i in range(9)])
+    for count in range(1, 10):
+        assert np.array_equal(grouped(rows[:count], ids[:count]), alone[:count])
