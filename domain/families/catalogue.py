@@ -119,6 +119,7 @@ NEMOTRON = Family(
     backends=("mlx", "cuda"),
     drafting="included MTP head; context copies on MLX",
     reader=Reader(nemotron_h.plan, nemotron_h.refuse, nemotron_h.FORMATS, nemotron_h.CONFIG),
+    served_on=("mlx",),
     note="the MTP head is a file of its own, mtp-4bit.safetensors, which pull and serve check for",
     has_head=True,
     cuda_context=16_384,
@@ -134,6 +135,7 @@ QWEN_27B = Family(
     backends=("mlx", "cuda"),
     drafting="DFlash2 and context copies",
     reader=Reader(qwen3_5.plan, qwen3_5.refuse, qwen3_5.FORMATS, qwen3_5.CONFIG),
+    served_on=("mlx",),
     drafters=(Drafter("z-lab/Qwen3.8-27B-DFlash2", MODEL_CARD, optional_on=("mlx",)),),
     note="windows of at most 16 rows on M1 to M4",
 )
@@ -148,6 +150,7 @@ QWEN_FLASH_NEXT = Family(
     backends=("mlx", "cuda"),
     drafting="included MTP head and context copies",
     reader=Reader(qwen4_exp.plan, qwen4_exp.refuse, qwen4_exp.FORMATS, qwen4_exp.CONFIG),
+    served_on=("mlx",),
     has_head=True,
 )
 
@@ -161,6 +164,7 @@ GLM_FLASH = Family(
     backends=("mlx", "cuda"),
     drafting="MTP; optional DFlash2 on CUDA",
     reader=Reader(glm5_next.plan, glm5_next.refuse, glm5_next.FORMATS, glm5_next.CONFIG),
+    served_on=("mlx",),
     drafters=(Drafter("incoai/GLM-5.3-Flash-DFlash2", _NON_COMMERCIAL, optional_on=("mlx", "cuda")),),
     note="MLX needs a Mac with 256 GB, of which it takes up to 85%; CUDA needs two ranks",
     has_head=True,
@@ -175,6 +179,7 @@ GEMMA_26B = Family(
     backends=("mlx",),
     drafting="context copies",
     reader=Reader(gemma4.plan, gemma4.refuse, gemma4.FORMATS, gemma4.CONFIG),
+    served_on=("mlx",),
 )
 
 FAMILIES: tuple[Family, ...] = (LLAMA, NEMOTRON, QWEN_27B, QWEN_FLASH_NEXT, GLM_FLASH, GEMMA_26B)

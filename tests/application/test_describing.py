@@ -17,7 +17,7 @@ from tensorfold.domain.families import dflash2, glm5_next, nemotron_h, qwen3_5
 from tensorfold.domain.families.catalogue import FAMILIES, GLM_FLASH, QWEN_27B
 from tensorfold.domain.families.exl3_block import Exl3
 from tests.fakes.checkpoints import FakeModelHub, FakeWeightPackage
-from tests.fakes.families import family_with_a_side_file
+from tests.fakes.families import family_to_come, family_with_a_side_file
 from tests.synthetic.servable import SERVABLE, write_servable
 
 
@@ -76,11 +76,21 @@ def test_a_packages_model_is_told_before_it_is_fetched(tmp_path: Path, monkeypat
         house.told("demo")
 
 
-def test_a_family_to_come_is_told_by_its_plan(tmp_path: Path) -> None:
+def test_a_model_of_a_listed_family_is_told_with_who_serves_it(tmp_path: Path) -> None:
+    config = {"model_type": "qwen3_5", "text_config": qwen3_5.CONFIG, "quantization": {"bits": 4, "group_size": 64}}
+    told = House(tmp_path, config).told()
+    assert {run.backend: run.refusal for run in told.backends} == {
+        "mlx": "",
+        "cuda": "Qwen3.8-27B is not served on CUDA by this version: start with `--backend mlx`.",
+    }
+
+
+def test_a_family_to_come_is_told_by_its_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = family_to_come(monkeypatch, QWEN_27B)
     config = {"model_type": "qwen3_5", "text_config": qwen3_5.CONFIG, "quantization": {"bits": 4, "group_size": 64}}
     house = House(tmp_path, config)
     told = house.told()
-    assert (told.family, told.model_type, told.plan.width) == (QWEN_27B, "qwen3_5", 5120)
+    assert (told.family, told.model_type, told.plan.width) == (later, "qwen3_5", 5120)
     assert told.facts.state.token == 65_536
     assert told.weight_bytes is not None and 15e9 < told.weight_bytes < 16e9
     assert all("is not served by this version" in run.refusal for run in told.backends)
@@ -97,7 +107,7 @@ def test_weights_in_exl3_are_told_with_their_branch_and_refused(tmp_path: Path) 
     assert told.license is not None and house.hub.fetched == []
 
 
-def test_a_side_file_is_told_before_the_family_is_served(tmp_path: Path) -> None:
+def test_a_side_file_is_told_by_the_config_alone(tmp_path: Path) -> None:
     assert House(tmp_path, nemotron_h.CONFIG).told().side_files == ("mtp-4bit.safetensors",)
 
 

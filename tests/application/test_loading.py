@@ -146,7 +146,8 @@ def test_a_model_is_served_under_its_own_name_unless_told_otherwise(tmp_path: Pa
     [
         ({}, "cuda", None, "--backend mlx"),
         ({}, "mlx", 1 << 20, r"--context 1048576 does not fit"),
-        ({"model_type": "gemma4"}, "mlx", None, "Gemma 4 26B-A4B is not served by this version"),
+        ({"model_type": "gemma4"}, "cuda", None, "Gemma 4 26B-A4B is served by MLX alone, not by cuda"),
+        ({"model_type": "gemma4"}, "mlx", None, "config.json lacks hidden_size_per_layer_input"),
         ({"quantization_config": {"quant_method": "awq"}}, "mlx", None, "quant_method 'awq'"),
     ],
 )

@@ -12,10 +12,10 @@ from tensorfold.application.catalogue import ModelSources
 from tensorfold.application.checkpoint_parts import CheckpointParts
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.pulling import Pulled, Puller
-from tensorfold.domain.families import dflash2, qwen3_5
+from tensorfold.domain.families import catalogue, dflash2, qwen3_5
 from tensorfold.domain.families.storage import TensorHeader
 from tests.fakes.checkpoints import FakeCheckpointReader, FakeModelHub, FakeWeightPackage
-from tests.fakes.families import family_with_a_side_file
+from tests.fakes.families import family_to_come, family_with_a_side_file
 from tests.synthetic.servable import SERVABLE
 
 LLAMA = SERVABLE.config()
@@ -68,27 +68,15 @@ def test_a_drafter_of_no_listed_model_is_pulled_and_called_one(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "config", "says"),
     [
-        ("o/n", {"model_type": "nemotron_h"}, "o/n is a Nemotron 3.5 Lightning checkpoint, which is not part of this"),
         (
             "turboderp/Qwen3.8-27B-exl3",
             qwen3_5.CONFIG | {"quantization_config": {"quant_method": "exl3", "bits": 3.0}},
             "Qwen3.8-27B in EXL3 is experimental and not served by this version: use Vontra/Qwen3.8-27B-MLX-4bit.",
         ),
-        ("o/n", dflash2.CONFIG, "o/n drafts for Qwen3.8-27B, which is not part of this version; it serves: llama"),
         ("o/n", dflash2.CONFIG | {"is_causal": 2}, "is_causal as 2"),
-        (
-            "o/n",
-            {"model_type": "gemma4"},
-            "o/n is a Gemma 4 26B-A4B checkpoint, which is not part of this version; it ",
-        ),
         ("o/n", LLAMA | {"hidden_size": "wide"}, "hidden_size"),
         ("o/n", LLAMA | {"quantization_config": {"quant_method": "gptq"}}, "quant_method 'gptq'"),
         ("o/n", {"model_type": "dflash", "quantization": {"mode": "mxfp4", "bits": 4, "group_size": 32}}, "mode"),
-        (
-            "z-lab/Qwen3.8-27B-DFlash2",
-            {"model_type": "dflash"},
-            "z-lab/Qwen3.8-27B-DFlash2 drafts for Qwen3.8-27B, which is not part of this version; it serves: llama",
-        ),
     ],
 )
 def test_what_the_configuration_rules_out_is_refused_before_anything_else(
@@ -99,6 +87,34 @@ def test_what_the_configuration_rules_out_is_refused_before_anything_else(
         house.pull(name)
     assert says in refusal.value.message and refusal.value.message.endswith(".")
     assert house.hub.fetched == []
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "says"),
+    [
+        ("o/n", {"model_type": "qwen3_5"}, "o/n is a Qwen3.8-27B checkpoint, which is not part of this version; it "),
+        ("o/n", dflash2.CONFIG, "o/n drafts for Qwen3.8-27B, which is not part of this version; it serves: llama"),
+        (
+            "z-lab/Qwen3.8-27B-DFlash2",
+            {"model_type": "dflash"},
+            "z-lab/Qwen3.8-27B-DFlash2 drafts for Qwen3.8-27B, which is not part of this version; it serves: llama",
+        ),
+    ],
+)
+def test_a_family_to_come_and_its_drafter_are_refused_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, config: Mapping[str, Any], says: str
+) -> None:
+    family_to_come(monkeypatch, catalogue.QWEN_27B)
+    house = House(tmp_path, {name: config})
+    with pytest.raises(RefusedError) as refusal:
+        house.pull(name)
+    assert says in refusal.value.message and house.hub.fetched == []
+
+
+def test_the_drafter_of_a_served_family_is_pulled(tmp_path: Path) -> None:
+    house = House(tmp_path, {"z-lab/Qwen3.8-27B-DFlash2": dflash2.CONFIG})
+    pulled = house.pull("z-lab/Qwen3.8-27B-DFlash2")
+    assert pulled.size == 4 and any("Qwen3.8-27B" in note for note in pulled.notes)
 
 
 def test_all_words_are_read_before_the_first_is_pulled(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_info_tells_every_listed_family_by_the_facts_of_its_sheet(here: Place) -
         here.hub.add(REPO, {"config.json": json.dumps(told.config).encode()})
         said = lines(here.here("info", REPO))
         assert [line for line in told.lines if line not in said] == []
-        assert "  backends      none: not part of this version" in said
+        assert "  backends      mlx" in said and any(line.startswith("  not cuda  ") for line in said)
     assert here.hub.weights_asked() == 0
 
 
@@ -219,7 +219,7 @@ def test_models_lists_families_checkpoints_drafters_and_terms(here: Place) -> No
         "  demo: SmolLM2-135M-Instruct, bf16; licence: Apache-2.0; not on this machine",
     ]
     for line in (
-        "Nemotron 3.5 Lightning: not part of this version",
+        "Nemotron 3.5 Lightning: MLX",
         "  layers       30: 25 sliding attention, 30 gated MLP, 30 experts, 5 attention",
         "  state        65,536 bytes a token and 146.8 MiB a stream; draft head 4,096 bytes a token and 10,240 bytes a "
         "stream",
@@ -259,7 +259,7 @@ def test_models_object_knows_what_is_here(here: Place) -> None:
     (snapshot / "w-00001-of-00002.safetensors").write_text("")
     told = parsed(here.here("models", "--json"))["families"]
     assert [f["drafters"][0]["complete"] for f in told if f["title"] == "Qwen3.8-27B"] == [True]
-    assert by_title["Llama"]["served"] is True and by_title["Gemma 4 26B-A4B"]["backends"] == []
+    assert by_title["Llama"]["served"] is True and by_title["Gemma 4 26B-A4B"]["backends"] == ["mlx"]
     assert {c["source"] for c in by_title["Llama"]["checkpoints"]} == {"package"}
     assert by_title["Llama"]["facts"] is None
     nemotron = by_title["Nemotron 3.5 Lightning"]["facts"]

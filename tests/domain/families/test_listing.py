@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
-from tensorfold.domain.families import gemma4, listing, nemotron_h, qwen3_5
+from tensorfold.domain.families import catalogue, gemma4, listing, nemotron_h, qwen3_5
 from tensorfold.domain.families.catalogue import FAMILIES, plan_for
 from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.storage import parse_quantization
 from tensorfold.domain.families.weights import parameters
-from tests.fakes.families import family_with_a_side_file
+from tests.fakes.families import family_to_come, family_with_a_side_file
 from tests.synthetic.llama_checkpoints import Layout, TinyLlama
 from tests.tree import ROOT
 
@@ -49,7 +49,16 @@ def test_backends_say_what_they_can_run() -> None:
     assert "hidden_size" in broken.refusal
 
 
-def test_a_family_to_come_tells_what_it_will_refuse_and_else_that_it_is_not_served() -> None:
+def test_a_family_that_mlx_serves_is_refused_on_cuda_by_name() -> None:
+    mlx, cuda = listing.runs(nemotron_h.CONFIG | {"quantization": {"bits": 4, "group_size": 64}})
+    assert mlx.refusal == ""
+    assert cuda.refusal == ("Nemotron 3.5 Lightning is not served on CUDA by this version: start with `--backend mlx`.")
+
+
+def test_a_family_to_come_tells_what_it_will_refuse_and_else_that_it_is_not_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    family_to_come(monkeypatch, catalogue.NEMOTRON)
     block = {"quantization": {"bits": 4, "group_size": 64}}
     whole, cuda = listing.runs(nemotron_h.CONFIG | block)
     assert (
@@ -60,7 +69,8 @@ def test_a_family_to_come_tells_what_it_will_refuse_and_else_that_it_is_not_serv
     assert plain.refusal.startswith("Nemotron 3.5 Lightning is read by MLX in 4 bits in groups of 64, but config.json ")
 
 
-def test_what_this_version_cannot_serve_is_refused_with_the_repositorys_name() -> None:
+def test_what_this_version_cannot_serve_is_refused_with_the_repositorys_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    family_to_come(monkeypatch, catalogue.GEMMA_26B)
     listing.check_served("o/n", PLAIN.config())
     said = {
         "hidden_size": PLAIN.config() | {"hidden_size": 0},
