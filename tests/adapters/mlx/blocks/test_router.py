@@ -75,6 +75,19 @@ def test_every_rule_chooses_and_weighs_as_the_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
+def test_every_rule_gives_a_row_its_bits_in_any_company(name: str) -> None:
+    rows, residual = rows_of(2, 17, WIDTH), rows_of(3, 17, WIDTH)
+    ops = OPS[name]
+    for plan in (*RULES, *READS):
+        block, _ = built(ops, plan)
+        every = [np.array(part) for part in block(ops.float32(rows), ops.float32(residual))]
+        for start, stop in ((0, 1), (5, 6), (16, 17), (3, 7), (1, 17)):
+            some = block(ops.float32(rows[start:stop]), ops.float32(residual[start:stop]))
+            for part, whole in zip(some, every, strict=True):
+                assert np.array_equal(np.array(part), whole[start:stop]), plan
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
 def test_of_equal_scores_the_lower_id_comes_first(name: str) -> None:
     ops = OPS[name]
     scores = np.array(
