@@ -46,11 +46,17 @@ class PendingTensor(Protocol):
     def make(self) -> Callable[[], Stored]: ...
 
 
-def as_stored(values: NDArray[np.float64], dtype: str) -> Stored:
+def as_stored(values: NDArray[np.floating[Any]], dtype: str) -> Stored:
     """Values rounded to a float dtype (`F32`, `F16` or `BF16`), to nearest, ties to even."""
     if dtype == "BF16":
-        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
-        return Stored(dtype, ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16))
+        # In uint32, since the largest finite value stays below 2^32 when it is rounded up.
+        bits = np.asarray(values, np.float32).view(np.uint32)
+        rounded = bits >> 16
+        rounded &= 1
+        rounded += bits
+        rounded += 0x7FFF
+        rounded >>= 16
+        return Stored(dtype, rounded.astype(np.uint16))
     return Stored(dtype, values.astype(np.float16 if dtype == "F16" else np.float32))
 
 

@@ -23,7 +23,7 @@ from tests.synthetic.safetensors_file import Stored, as_stored
 from tests.synthetic.slot_values import SlotValues, generator
 
 _ITEM = {"F32": 4, "F16": 2, "BF16": 2, "U32": 4, "I64": 8}
-LARGE = 1 << 22
+LARGE = 1 << 18
 """Values above which a quantized module's codes are drawn as they are."""
 
 
@@ -204,9 +204,9 @@ class _Module:
         draw = generator(values.seed, self.name)
         words = draw.integers(0, 1 << 32, (*shape[:-1], shape[-1] * layout.bits // 32), np.uint32)
         top = 2**layout.bits - 1
-        step = 2 * values.spread(piece.path, piece.slot.weight) / top
+        step = np.float32(2 * values.spread(piece.path, piece.slot.weight) / top)
         groups = (*shape[:-1], shape[-1] // layout.group)
-        scales = step * (0.9 + 0.2 * draw.random(groups))
+        scales = step * (np.float32(0.9) + np.float32(0.2) * draw.random(groups, np.float32))
         return Stored("U32", words), as_stored(scales, self.dtype), as_stored(-scales * top / 2, self.dtype)
 
     def _assembled(self) -> NDArray[Any]:

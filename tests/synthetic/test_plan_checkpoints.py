@@ -23,6 +23,7 @@ from tests.synthetic.plan_checkpoints import (
     write_checkpoint,
     write_drafter,
 )
+from tests.synthetic.safetensors_file import as_stored, as_values
 from tests.synthetic.slot_values import SlotValues, constants
 from tests.synthetic.stored_slots import LARGE, Pending, Quantized, stored_slots
 from tests.synthetic.tiny_configs import FAMILIES, tiny, tiny_drafter
@@ -135,3 +136,12 @@ def test_large_codes_are_drawn_at_once_and_have_the_spread_of_small_ones() -> No
     codes = (words[:64, :, None] >> (4 * np.arange(8, dtype=np.uint32)) & 15).reshape(64, -1)
     values = codes * np.repeat(step[:64], 64, axis=1) + np.repeat(low[:64], 64, axis=1)
     assert 0.9 < values.std() * np.sqrt(5120) < 1.2 and abs(values.mean()) < 1e-3
+
+
+def test_bfloat16_is_rounded_to_nearest_with_ties_to_even() -> None:
+    # A bfloat16 has 8 significant bits, so values between 1 and 2 are 2^-7 apart.
+    near = np.array([1 + 1.4 / 128, 1 + 1.5 / 128, 1 + 2.5 / 128, -(1 + 2.6 / 128), 3.3895e38, 0.0])
+    read = as_values(as_stored(near, "BF16"))
+    assert read[:4].tolist() == [1 + 1 / 128, 1 + 2 / 128, 1 + 2 / 128, -(1 + 3 / 128)]
+    assert np.isfinite(read[4]) and read[5] == 0.0
+    assert as_values(as_stored(np.array(8.0), "BF16")) == 8.0
