@@ -1,8 +1,7 @@
 """How a kernel of this folder is built and called.
 
-MLX compiles a kernel anew when its generated signature changes under the same name, and throws the old one away. What
-changes a signature is the inputs' dtypes and whether an input is small enough for constant memory, so both are part of
-the name here.
+A kernel's generated signature depends on the inputs' dtypes and on whether an input is small enough for constant memory.
+Both are part of the name here, so that no two signatures share one, whatever this version of MLX makes of a name.
 """
 
 from __future__ import annotations

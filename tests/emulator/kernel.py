@@ -19,7 +19,7 @@ import numpy as np
 from tests.emulator import build, linter, memory
 from tests.emulator.errors import EmulatorError
 from tests.emulator.orders import PLAIN, Order, native
-from tests.emulator.translate import Argument, names, translate
+from tests.emulator.translate import Argument, shape_words, translate
 
 MAX_THREADS = 1024
 CONSTANT_BELOW = 8  # MLX puts an input of fewer elements into constant memory
@@ -97,13 +97,16 @@ class EmulatedKernel:
         if threads > MAX_THREADS:
             raise EmulatorError(f"a threadgroup has at most {MAX_THREADS} threads, not {threads}")
 
-    def _runner(
-        self, arrays: list[mx.array], dtypes: list[mx.Dtype], template: Template, grid: Size, threadgroup: Size
-    ) -> Callable[[list[int]], None]:
-        arguments = [
+    def _arguments(self, arrays: list[mx.array]) -> list[Argument]:
+        return [
             Argument(name, memory.METAL_TYPES[array.dtype], array.ndim)
             for name, array in zip(self.input_names, arrays, strict=True)
         ]
+
+    def _runner(
+        self, arrays: list[mx.array], dtypes: list[mx.Dtype], template: Template, grid: Size, threadgroup: Size
+    ) -> Callable[[list[int]], None]:
+        arguments = self._arguments(arrays)
         outputs = [(name, memory.METAL_TYPES[dtype]) for name, dtype in zip(self.output_names, dtypes, strict=True)]
         spaces = {
             name: "constant" if array.size < CONSTANT_BELOW else "device"
@@ -141,7 +144,8 @@ class EmulatedKernel:
         dtypes: list[mx.Dtype],
         value: float | None,
     ) -> list[mx.array]:
-        about = self._about_shapes(arrays)
+        arguments = self._arguments(arrays)
+        about = [self._about_shape(one, tuple(array.shape)) for one, array in zip(arguments, arrays, strict=True)]
         held: list[memory.Buffer] = []
 
         def attempt(poison: int) -> list[memory.Buffer]:
@@ -150,8 +154,9 @@ class EmulatedKernel:
                 for name, dtype, shape in zip(self.output_names, dtypes, shapes, strict=True)
             ]
             held.extend(outputs)
-            listed = [(one.name, one.address) for one in inputs]
-            listed += [("a shape", one.ctypes.data) for one in about]
+            listed: list[tuple[str, int]] = []
+            for one, shapes_of in zip(inputs, about, strict=True):
+                listed += [(one.name, one.address), *(("a shape", said.ctypes.data) for said in shapes_of)]
             listed += [(one.name, one.address) for one in outputs]
             try:
                 run([*(address for _, address in listed), 0])
@@ -173,21 +178,15 @@ class EmulatedKernel:
             for buffer in held:
                 buffer.release()
 
-    def _about_shapes(self, arrays: list[mx.array]) -> list[np.ndarray[Any, Any]]:
-        """What the body asks about its inputs. Inputs are contiguous here, whatever the launch says."""
-        about = []
-        for name, array in zip(self.input_names, arrays, strict=True):
-            if array.ndim == 0:
-                continue
-            steps = [int(np.prod(array.shape[axis + 1 :])) for axis in range(array.ndim)]
-            for suffix, made in (
-                ("_shape", np.array(array.shape, np.int32)),
-                ("_strides", np.array(steps, np.int64)),
-                ("_ndim", np.array([array.ndim], np.int32)),
-            ):
-                if names(self.source, name + suffix):
-                    about.append(made)
-        return about
+    def _about_shape(self, argument: Argument, shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+        """What the body asks about an input. Inputs are contiguous here, whatever the launch says."""
+        steps = [int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
+        known: dict[str, np.ndarray[Any, Any]] = {
+            "_shape": np.array(shape, np.int32),
+            "_strides": np.array(steps, np.int64),
+            "_ndim": np.array([len(shape)], np.int32),
+        }
+        return [known[word] for word in shape_words(self.source, argument)]
 
 
 def _quoted(listed: Sequence[tuple[str, int]], at: re.Match[str]) -> str:

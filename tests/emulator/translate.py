@@ -52,16 +52,12 @@ def with_tiles(body: str) -> str:
     return TILE.sub(r"EMU_TILE(\1, \2, \3);", body)
 
 
-def shape_arguments(body: str, inputs: Sequence[Argument]) -> list[tuple[str, str]]:
-    """(type, name) of what MLX adds about shapes, in its order."""
-    added = []
-    for argument in inputs:
-        if argument.ndim == 0:
-            continue
-        for suffix, kind in (("_shape", "const int*"), ("_strides", "const int64_t*"), ("_ndim", "const int&")):
-            if names(body, argument.name + suffix):
-                added.append((kind, argument.name + suffix))
-    return added
+SHAPE_WORDS = {"_shape": "const int*", "_strides": "const int64_t*", "_ndim": "const int&"}
+
+
+def shape_words(body: str, argument: Argument) -> list[str]:
+    """Which of an input's `_shape`, `_strides`, `_ndim` the body asks for; MLX puts them behind the input."""
+    return [word for word in SHAPE_WORDS if argument.ndim and names(body, argument.name + word)]
 
 
 def translate(
@@ -73,18 +69,18 @@ def translate(
 ) -> str:
     """The C++ file. `outputs` are (name, type); `template` gives each parameter's kind and value.
 
-    The file exports `entry(void** buffers)`: inputs, what is said about shapes, outputs.
+    The file exports `entry(void** buffers)`: inputs, each with what is asked about its shape behind it, then outputs.
     """
     parameters: list[tuple[str, str]] = []
     for argument in inputs:
         parameters.append((f"const {argument.type}{'*' if argument.ndim else '&'}", argument.name))
-    parameters += shape_arguments(body, inputs)
+        parameters += [(SHAPE_WORDS[word], argument.name + word) for word in shape_words(body, argument)]
     parameters += [(f"{kind}*", name) for name, kind in outputs]
     passed = [
         f"*static_cast<{kind[:-1]}*>(buffers[{i}])" if kind.endswith("&") else f"static_cast<{kind}>(buffers[{i}])"
         for i, (kind, _) in enumerate(parameters)
     ]
-    for name, (kind, value) in ATTRIBUTES.items():
+    for name, (kind, value) in sorted(ATTRIBUTES.items()):
         if names(body, name):
             parameters.append((kind, name))
             passed.append(value)
