@@ -1,7 +1,7 @@
 """How a kernel of this folder is built and called.
 
-A kernel's generated signature depends on the inputs' dtypes and on whether an input is small enough for constant memory.
-Both are part of the name here, so that no two signatures share one, whatever this version of MLX makes of a name.
+A kernel's generated signature depends on the inputs' dtypes and on whether an input is small enough for constant
+memory. Both are part of the name here, so that no two signatures share one, whatever MLX makes of a name.
 """
 
 from __future__ import annotations
