@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.application.head_profiles import Profile, scores_for
 from tensorfold.application.ports.target_model import (
     Chain,
     Draws,
@@ -29,46 +30,10 @@ from tensorfold.application.ports.target_model import (
     TargetModel,
     Ticket,
 )
-from tensorfold.domain.drafting.lattice import PUBLISHED, left_out
-from tensorfold.domain.sampling import Sampling, derive_seed, keyed_hash, noise
+from tensorfold.domain.sampling import Sampling, derive_seed
 
 Replies = Callable[[tuple[int, ...], Sampling], Sequence[int] | None]
 """The serial reply to a prompt under its settings, where it is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """`ranks[d][r]`: the chance that the right id of depth d (from 0) is a head's candidate r, 0 being its best.
-
-    Given that every depth before was right; the last depth stands for all deeper ones. What is left of 1 is the chance
-    that the right id is no candidate. Of a chain the best candidates alone count. Prompt, `seed`, position and depth
-    decide what is right: the same in every run and whatever the windows.
-    """
-
-    ranks: tuple[tuple[float, ...], ...]
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        for chances in self.ranks or ((),):
-            total = sum(chances)
-            if not chances or min(chances) < 0.0 or total > 1.0 + 1e-9:
-                raise ValueError(f"chances {chances} of a depth must be of 0 to 1 and 1 together at most")
-
-    def at(self, depth: int) -> tuple[float, ...]:
-        """Chances by rank at a depth from 0."""
-        return self.ranks[min(depth, len(self.ranks) - 1)]
-
-    def rank(self, key: int, depth: int, position: int) -> int | None:
-        """The rank of the right id of `position` at a depth from 0; None where it is no candidate.
-
-        `key` is the stream's: `derive_seed` of its prompt with the profile's seed as salt.
-        """
-        left = int(keyed_hash(key, position, np.array([depth], np.int64))[0]) / 2**64
-        for rank, chance in enumerate(self.at(depth)):
-            if left < chance:
-                return rank
-            left -= chance
-        return None
 
 
 @dataclass(slots=True)
@@ -125,7 +90,7 @@ class PlantedHeads:
             position = lane.absorbed + 1 + depth
             placed = self._placed(given, true, self._profile.rank(lane.key, depth, position))
             ids.append(placed)
-            scores.append(_scores(self._profile.at(depth), placed, position, sampling))
+            scores.append(scores_for(self._profile.at(depth), placed, position, sampling))
         return Lattice(tuple(ids), tuple(scores), tuple(np.zeros_like(pair) for pair in offer.pair))
 
     def _placed(self, given: NDArray[np.int64], true: int | None, rank: int | None) -> NDArray[np.int64]:
@@ -231,32 +196,3 @@ class PlantedHeads:
     def shutdown(self) -> None:
         """As the port says."""
         self.inner.shutdown()
-
-
-def _scores(chances: Sequence[float], ids: NDArray[np.int64], position: int, sampling: Sampling) -> NDArray[np.float64]:
-    """Logits [k] under which the search of a lattice gives candidate r the chance `chances[r]`.
-
-    What is left of 1 is spread over the other candidates, each below the ranked ones. The search adds the target's
-    noise and lowers what the request would leave out; both are taken out beforehand, the second as far as it can be.
-    """
-    least = min(chances) if len(chances) < len(ids) else 0.0
-    rest = max(1.0 - sum(chances), 0.0) / max(len(ids) - len(chances), 1)
-    each = [*chances[: len(ids)], *[min(rest, 0.999 * least)] * (len(ids) - len(chances))]
-    spread, wanted = PUBLISHED.spread, np.log(np.maximum(each, 1e-9))
-    if sampling.greedy:
-        return wanted * spread
-    temperature = min(max(sampling.temperature, 1e-6), 1e6)
-    spread *= max(temperature, 1.0)
-    luck = temperature * PUBLISHED.noise * noise(sampling.seed, position, ids)
-    plain = wanted * spread - luck
-    logits = plain
-    for _ in range(_SETTLING):
-        cut = left_out(logits, temperature, sampling)
-        if cut is None:
-            break
-        logits = plain + cut * (PUBLISHED.outside * spread)
-    return logits
-
-
-_SETTLING = 4
-"""Raising what was left out moves the cut; few steps settle it, and a rank that is still off costs no token."""

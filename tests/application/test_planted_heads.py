@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorfold.application.planted_heads import PlantedHeads, Profile, Replies
+from tensorfold.application.head_profiles import Profile
+from tensorfold.application.planted_heads import PlantedHeads, Replies
 from tensorfold.application.ports.target_model import Chain, Lattice, ModelCosts, ProposeSpec, Span
 from tensorfold.application.settings import DraftSettings, EngineSettings
 from tensorfold.domain.drafting.lattice import search

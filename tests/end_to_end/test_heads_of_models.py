@@ -10,7 +10,8 @@ import pytest
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.adapters.mlx.backend import MlxBackend
-from tensorfold.application.planted_heads import PlantedHeads, Profile
+from tensorfold.application.head_profiles import Profile
+from tensorfold.application.planted_heads import PlantedHeads
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.replies import GenerationRequest
 from tensorfold.application.settings import DraftSettings, EngineSettings
