@@ -1,4 +1,4 @@
-"""Families of several streams against transformers in float32: within 1e-4 at every position, and the same best token everywhere."""
+"""Families of several streams against transformers: within 1e-4 everywhere, and the same best token."""
 
 from __future__ import annotations
 
