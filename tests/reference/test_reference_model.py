@@ -100,6 +100,19 @@ def test_a_block_reads_its_context_as_far_as_the_window_reaches(tmp_path: Path) 
     assert (moved > 1e-9).all()
 
 
+def test_a_drafter_of_a_model_with_streams_reads_their_mean(tmp_path: Path) -> None:
+    target, fed = model_of("glm5_next", tmp_path / "target"), tokens()[:4]
+    plan = dflash_plan(tiny_drafter(), target.plan)
+    drafter = ReferenceDrafter.load(write_drafter(tmp_path / "drafter", tiny_drafter(), 3), plan, target)
+    rows = Fed()
+    for token in fed:
+        target.feed(rows, token)
+    # Layers 1, 3 and 6 are read once they are finished.
+    taps = np.array([[rows.streams[row][layer].mean(axis=0) for layer in (2, 4, 7)] for row in range(len(fed))])
+    assert np.allclose(drafter.context(fed), drafter.context_of_taps(taps.reshape(len(fed), -1)))
+    assert drafter.dflash(fed).logits.shape == (7, 288)
+
+
 def test_a_longer_block_is_no_prefix_of_a_shorter_one_since_rows_see_all_masks(tmp_path: Path) -> None:
     drafter, fed = drafter_of(tmp_path), tokens()[:6]
     short, long = drafter.dflash(fed, 5), drafter.dflash(fed)

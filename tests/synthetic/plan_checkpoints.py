@@ -17,12 +17,25 @@ from tensorfold.domain.families import dflash2, gemma4, glm5_next, nemotron_h, q
 from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
 from tensorfold.domain.families.storage import Layout
 from tensorfold.domain.families.tensors import TensorMap
+from tests.synthetic.publications import LAYOUTS, PUBLICATIONS, Publication, Quantized
 from tests.synthetic.safetensors_file import write_pending
 from tests.synthetic.slot_values import SlotValues
-from tests.synthetic.stored_slots import Pending, Publication, Quantized, SlotSource, stored_slots
+from tests.synthetic.stored_slots import Pending, SlotSource, stored_slots
 from tests.synthetic.tiny_configs import VOCABULARY, text_part
 from tests.synthetic.tokenizer_files import write_tokenizer
 
+__all__ = [
+    "LAYOUTS",
+    "PLANS",
+    "PUBLICATIONS",
+    "Quantized",
+    "dflash_plan",
+    "family_of",
+    "true_config",
+    "write_checkpoint",
+    "write_drafter",
+    "write_values",
+]
 PLANS: Mapping[str, Callable[[Mapping[str, Any]], DecoderPlan]] = {
     "qwen3_5": qwen3_5.plan,
     "qwen4_exp": qwen4_exp.plan,
@@ -30,32 +43,6 @@ PLANS: Mapping[str, Callable[[Mapping[str, Any]], DecoderPlan]] = {
     "glm5_next": glm5_next.plan,
     "gemma4": gemma4.plan,
 }
-_ORIGINAL = Publication("model.language_model.")
-_CONVERTED = Publication("language_model.model.", "language_model.", converted=True)
-PUBLICATIONS: Mapping[tuple[str, str], Publication] = {
-    ("qwen3_5", "hf"): _ORIGINAL,
-    # The head of drafts comes in a file of its own, as original tensors.
-    ("qwen3_5", "mlx"): _CONVERTED,
-    ("qwen4_exp", "hf"): Publication("model.language_model.", prefer="last", keep_first=("*ngram_embedding*",)),
-    ("qwen4_exp", "mlx"): _CONVERTED,
-    ("nemotron_h", "hf"): Publication(prefer="last"),
-    ("nemotron_h", "mlx"): Publication(converted=True, side_files=True),
-    ("glm5_next", "hf"): _ORIGINAL,
-    ("glm5_next", "mlx"): _ORIGINAL,
-    ("glm5_next", "mlx_stacked"): Publication(
-        "language_model.model.", "language_model.", prefer="last", converted=True
-    ),
-    ("gemma4", "hf"): Publication("model.language_model.", prefer="last"),
-    ("gemma4", "mlx"): Publication("language_model.model."),
-}
-LAYOUTS: Mapping[str, Quantized] = {
-    "qwen3_5": Quantized(Layout(4, 64)),
-    "qwen4_exp": Quantized(Layout(4, 32)),
-    "nemotron_h": Quantized(Layout(4, 64)),
-    "glm5_next": Quantized(Layout(4, 64), {"*self_attn.o_proj": Layout(8, 64), "*shared_experts*": Layout(6, 64)}),
-    "gemma4": Quantized(Layout(4, 64), {"*router.proj": Layout(8, 64)}),
-}
-"""Each family's published affine layout, GLM's as its mixed conversions have it."""
 
 
 def family_of(config: Mapping[str, Any]) -> str:
@@ -117,9 +104,9 @@ def write_drafter(folder: Path, config: Mapping[str, Any], seed: int = 1, dtype:
     return folder
 
 
-def dflash_plan(config: Mapping[str, Any]) -> DFlashDrafter:
-    """The drafter of a config."""
-    return dflash2.plan(config)
+def dflash_plan(config: Mapping[str, Any], target: DecoderPlan | None = None) -> DFlashDrafter:
+    """The drafter of a config, for a target that tells how its rows are tapped; without one, for a plain residual."""
+    return dflash2.plan(config, target)
 
 
 def true_config(family: str, layers: int | None = None) -> dict[str, Any]:

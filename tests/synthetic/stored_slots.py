@@ -1,17 +1,15 @@
 """From a plan's slots to a checkpoint's tensors, in the layout of one publication: the inverse of binding.
 
-A `Publication` says which of a slot's names a file uses and how its convolutions and norms are stored. Tensors are
-made one at a time when their bytes are asked for, so that checkpoints larger than memory can be written.
+Tensors are made one at a time when their bytes are asked for, so that checkpoints larger than memory can be written.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +17,11 @@ from numpy.typing import NDArray
 from tensorfold.domain.families.storage import Layout
 from tensorfold.domain.families.tensors import Slot, Source, TensorMap, Weight
 from tensorfold.kernels.reference.affine import quantize
+from tests.synthetic.publications import Publication, Quantized
 from tests.synthetic.safetensors_file import Stored, as_stored
 from tests.synthetic.slot_values import SlotValues, generator
 
+__all__ = ["LARGE", "Pending", "Quantized", "SlotSource", "stored_slots"]
 _ITEM = {"F32": 4, "F16": 2, "BF16": 2, "U32": 4, "I64": 8}
 LARGE = 1 << 18
 """Values above which a quantized module's codes are drawn as they are."""
@@ -37,54 +37,6 @@ class SlotSource(Protocol):
     def bias(self, path: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """The ordinary bias beside a slot's module."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """How one publication of a family writes its file.
-
-    `body` stands before the names of the decoder, `outside` before `lm_head` and `mtp.`. Of several names of a slot
-    the first or the last is taken, the first wherever the name fits one of `keep_first`. `converted` files have
-    convolutions with swapped axes and plain norms. `side_files` puts slots into the table's side files.
-    """
-
-    body: str = ""
-    outside: str = ""
-    prefer: Literal["first", "last"] = "first"
-    keep_first: tuple[str, ...] = ()
-    converted: bool = False
-    side_files: bool = False
-
-    def source(self, slot: Slot) -> Source:
-        """The way this publication writes a slot."""
-        sources = slot.sources
-        kept = any(fnmatch.fnmatch(sources[0].name, pattern) for pattern in self.keep_first)
-        return sources[0] if self.prefer == "first" or kept else sources[-1]
-
-    def prefix(self, name: str) -> str:
-        """What stands before a name in the file."""
-        return self.outside if name.startswith(("lm_head", "mtp.")) else self.body
-
-    def adds_one(self, slot: Slot) -> bool:
-        """Whether a reader will add one to this slot's stored values."""
-        if slot.centring == "always":
-            return True
-        return slot.centring in ("by_conv_layout", "by_value") and not self.converted
-
-
-@dataclass(frozen=True, slots=True)
-class Quantized:
-    """Affine codes: the layout of modules that fit no pattern, and by pattern of a module's path those that do.
-
-    None is dense. Modules whose rows are no multiple of their group, and slots that must be dense, stay so.
-    """
-
-    default: Layout
-    modules: Mapping[str, Layout | None] = field(default_factory=dict)
-
-    def layout(self, module: str) -> Layout | None:
-        """The layout of a module's path."""
-        return next((lay for pattern, lay in self.modules.items() if fnmatch.fnmatch(module, pattern)), self.default)
 
 
 @dataclass(frozen=True, slots=True)
