@@ -67,7 +67,7 @@ CHUNKS = MetalKernel(
       // An entry that may not be seen repeats the row's last one and weighs exactly nothing.
       const int at = seen ? entry : end - 1;
       const int key = CHOSEN ? chosen[size_t(row) * chosen_shape[1] + at] : at;
-      places[part] = key < committed ? key : -1 - ancestors[row * ancestors_shape[1] + key - committed];
+      places[part] = key < committed ? key % keys_shape[0] : -1 - ancestors[row * ancestors_shape[1] + key - committed];
       const bool cached = places[part] >= 0;
       const size_t from = (size_t(cached ? places[part] : -1 - places[part]) * KV_HEADS + shared) * DIM;
       float products[EACH];
@@ -165,11 +165,13 @@ def attend(
 ) -> mx.array:
     """Attention of `queries` [R, H, D] over the cache and the window: [R, H, V], in the dtype of `queries`.
 
-    `keys` [>= committed, G, D] and `values` [>= committed, G, V] hold the committed positions, `window_keys` and
-    `window_values` [R, G, ...] the window's rows; query head h reads head h // (H / G). D is anything, V a multiple of
-    32. `sliding` W lets position p read i with p - W < i <= p, 0 reads all. `softcap` c turns a score s into
-    c * tanh(s / c), 0 leaves it. With `chosen` [R, L] and `counts` [R], int32, row r reads the absolute
-    positions chosen[r, :counts[r]], which ascend and end with its own; at least one, and `sliding` is 0.
+    `keys` [C, G, D] and `values` [C, G, V] hold committed position p in row p % C: fewer rows than positions are a
+    ring, and C is at least `sliding`, or `committed`. `window_keys` and `window_values` [R, G, ...] are the window's
+    rows, not in the cache yet. Buffers that are not contiguous would be copied. Query head h reads head h // (H / G).
+    D is anything, V a multiple of 32 up to 1,024. `sliding` W lets position p read i with p - W < i <= p, 0 reads all.
+    `softcap` c turns a score s into c * tanh(s / c), 0 leaves it. With `chosen` [R, L] and `counts` [R], int32, row r
+    reads the absolute positions chosen[r, :counts[r]], which ascend and end with its own; at least one, and `sliding`
+    is 0.
     """
     count, heads, dim = queries.shape
     groups, value_dim = values.shape[1], values.shape[2]

@@ -27,10 +27,11 @@ def attention_case(
     sliding: int = 0,
     softcap: float = 0.0,
     selected: int = 0,
+    ring: int = 0,
     dtype: mx.Dtype = mx.float32,
     rows: int = 8,
 ) -> WindowCase:
-    """`selected` n > 0: every row reads the positions with p % 3 < 2 among the first n, and the rest from there."""
+    """`ring` n > 0: the cache has n rows. `selected` n > 0: rows read two of three positions up to n, then all."""
     q, k, v = (device(random(seed, rows, h, dim), dtype) for seed, h in ((1, heads), (2, groups), (3, groups)))
     held = [device(random(seed, committed, groups, dim), dtype) for seed in (4, 5)]
     scale = dim**-0.5
@@ -51,8 +52,14 @@ def attention_case(
             counts = mx.array(np.array([len(one) for one in listed], np.int32))
         # Rows of the cache past the committed ones hold no numbers: they may not be read.
         spare = mx.full((5, groups, dim), float("nan"), dtype)
-        own = (mx.concatenate([keys, spare]), mx.concatenate([cached, spare]), k[some], v[some])
-        made = attend(q[some], *own, rows_of, keys.shape[0], scale, sliding, softcap, lists, counts)
+        full = [mx.concatenate([keys, spare]), mx.concatenate([cached, spare])]
+        if ring:
+            newest = mx.array([max(p for p in range(keys.shape[0]) if p % ring == row) for row in range(ring)])
+            full = [keys[newest], cached[newest]]
+        before, own = keys.shape[0], (k[some], v[some])
+        made = attend(
+            q[some], full[0], full[1], own[0], own[1], rows_of, before, scale, sliding, softcap, lists, counts
+        )
 
         def keep(path: list[int]) -> Any:
             kept = mx.array([chosen[row] for row in path])
@@ -154,6 +161,7 @@ def quick() -> Iterator[WindowCase]:
     yield attention_case("across a block's edge", 61)
     yield attention_case("across a chunk's edge, sliding", 509, sliding=70, softcap=20.0, dtype=mx.bfloat16, rows=7)
     yield attention_case("over chosen keys", 100, selected=90)
+    yield attention_case("over a ring", 140, sliding=70, ring=75)
     yield delta_case(False)
     yield delta_case(True)
     yield mamba_case()
