@@ -19,6 +19,9 @@ from tensorfold.application.scheduler import Scheduler
 from tensorfold.domain.sampling import Sampling
 
 _PASSES = 12
+_WIDEST = 32
+"""Rows of the widest window proved: replies are too short for every length of a wider one, which the load check probes.
+"""
 _TEXTS = (
     "one two three four one two three four one two three",
     "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n",
@@ -38,8 +41,12 @@ class Prover:
         *,
         seed: int = 1,
         record: RecordUnderProof | None = None,
+        on_reference: Callable[[Case], None] = lambda case: None,
     ) -> None:
-        """`record` is what the scheduler's engine drafts from and records to; without it the record is not proved."""
+        """`record` is what the scheduler's engine drafts from and records to; without it the record is not proved.
+
+        `on_reference` is told every serial reply before anything is drafted.
+        """
         self._scheduler = scheduler
         self._limits = scheduler.engine.model.limits
         self._runner = ProofRunner(scheduler)
@@ -47,12 +54,13 @@ class Prover:
         self._record = record
         self._say = say
         self._seed = seed
+        self._on_reference = on_reference
 
     def run(self) -> Report:
         """Every mode; stops early only when the serial reference itself fails."""
         rows: list[Row] = []
         kinds = {"greedy": self._reference(greedy=True), "sampled": self._reference(greedy=False)}
-        chain, tree = self._limits.chain_width, self._limits.tree_width
+        chain, tree = self._width("chain"), self._width("tree")
         shapes: list[tuple[Shape, int]] = [("chain", chain), ("tree", tree)]
         for kind, cases in kinds.items():
             for shape, width in shapes:
@@ -90,6 +98,7 @@ class Prover:
             prompt = tuple(self._tokenizer.encode(text))[:_PROMPT_IDS] or (0,)
             sampling = Sampling() if greedy else _sampling(index, self._seed)
             cases.append(self._runner.serial(Case(prompt, sampling)))
+            self._on_reference(cases[-1])
         self._say(f"serial reference, {'greedy' if greedy else 'sampled'}: {sum(len(c.reply) for c in cases)} tokens")
         return tuple(cases)
 
@@ -143,7 +152,7 @@ class Prover:
     def _leaving(self, cases: Sequence[Case]) -> Row:
         """Half of a crowd leaves at different points and comes back; nobody's reply may change."""
         row = Row("cancel and rejoin", counts_drafts=False)
-        lengths = _lengths(max(self._limits.chain_width - 1, 0))
+        lengths = _lengths(max(self._width("chain") - 1, 0))
         reads = [self._start(case, row, self._shape(i), lengths, None) for i, case in enumerate(cases)]
         for index, read in enumerate(reads):
             if index % 2:
@@ -156,7 +165,7 @@ class Prover:
         return row
 
     def _width(self, shape: Shape) -> int:
-        return self._limits.tree_width if shape == "tree" else self._limits.chain_width
+        return min(self._limits.tree_width if shape == "tree" else self._limits.chain_width, _WIDEST)
 
     def _shape(self, index: int) -> Shape:
         return "tree" if index % 2 and self._limits.tree_width >= 2 else "chain"
