@@ -94,14 +94,17 @@ def _indexed(op: BlockIndexer, slots: Slots, row: Floats, query_from: Floats, at
 
 @apply.register
 def _(op: LatentAttention, slots: Slots, row: Floats, at: RowContext, residual: Floats) -> Floats:
-    if op.rope_dim:
-        raise NotImplementedError("the rotated part's frequencies are in no plan yet")
     query_latent = slots.norm("q_norm", op.q_norm, slots.linear("q_down", row))
-    query = slots.linear("q_up", query_latent).reshape(op.heads, op.key_dim)
-    at.leave(slots.full("latent"), slots.norm("kv_norm", op.kv_norm, slots.linear("kv_down", row)))
-    latents = at.along(slots.full("latent"))
+    query = slots.linear("q_up", query_latent).reshape(op.heads, op.key_dim + op.rope_dim)
+    latent, raw = np.split(slots.linear("kv_down", row), [op.kv_rank])
+    # One turned part a token, that all heads share, is cached behind its latent.
+    shared = turned(op.rope, raw[None], at.position)[0]
+    at.leave(slots.full("latent"), np.concatenate([slots.norm("kv_norm", op.kv_norm, latent), shared]))
+    latents, moved = np.split(at.along(slots.full("latent")), [op.kv_rank], axis=1)
     reads: Sequence[int] = range(len(latents))
     if op.indexer is not None:
         reads = _indexed(op.indexer, slots, row, query_latent, at)
-    mixed = attend_absorbed(query, latents, reads, slots["key_up"], slots["value_up"], op.scale)
+    parts = (turned(op.rope, query[:, op.key_dim :], at.position), moved) if op.rope_dim else None
+    still = query[:, : op.key_dim]
+    mixed = attend_absorbed(still, latents, reads, slots["key_up"], slots["value_up"], op.scale, parts)
     return slots.linear("out", mixed.reshape(-1))
