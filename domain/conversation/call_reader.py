@@ -129,10 +129,10 @@ class CallReader:
             at, bare = -1, None
         if bare is not None and (at < 0 or bare < at):
             at, length = bare, 0
-        held = at if at >= 0 else len(text) if source.ended else self._certain(text)
-        self._say(text[:held], events)
+        certain = at if at >= 0 else len(text) if source.ended else self._certain(text)
+        self._say(text[:certain], events)
         # What has been passed on is forgotten.
-        source.text, source.at = text[held:], 0
+        source.text, source.at = text[certain:], 0
         if at < 0:
             return False
         source.at = length
