@@ -15,6 +15,7 @@ from tests.prove.fuzzing import campaign
 from tests.prove.fuzzing.answers import FormError, take
 from tests.prove.fuzzing.campaign import Report, growth, run
 from tests.prove.fuzzing.inputs import Input, from_text, in_chunks
+from tests.prove.fuzzing.line import _any_method
 from tests.prove.fuzzing.making import made
 from tests.prove.fuzzing.minimise import Minimiser
 from tests.prove.fuzzing.requests import read_requests
@@ -204,3 +205,12 @@ def test_growth_is_that_of_the_last_quarter_over_the_third() -> None:
     assert growth([1, 2, 3]) == 0
     report = Report(memory=[0, 0, 0, 0, 0, 0, 1 << 30, 1 << 30], objects=[0] * 6 + [9000] * 2)
     assert len(report.misses()) == 2
+
+
+def test_a_stream_that_its_client_cut_short_is_one_answer() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    answer, rest = _any_method(head + b"E\r\n: keep-alive\n\n\r\n")
+    assert answer is not None and answer.cut and answer.body == b": keep-alive\n\n" and rest == b""
+    # Two answers to requests by HEAD, of which nobody knows here: each is a head alone.
+    first, rest = _any_method(head + head)
+    assert first is not None and not first.body and rest == head

@@ -114,4 +114,5 @@ def _any_method(data: bytes) -> tuple[Answer | None, bytes]:
     except FormError:
         answer, rest = None, b""
     headless = take(data, "HEAD", True)
-    return headless if headless[1] or answer is None else (answer, rest)
+    # Behind the answer to a HEAD stands another answer; anything else is the body of one that its client cut short.
+    return headless if headless[1].startswith(b"HTTP/1.") or answer is None else (answer, rest)
