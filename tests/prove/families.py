@@ -18,11 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
-from tensorfold.application.planted_heads import PlantedHeads, Profile
+from tensorfold.application.head_profiles import Profile
+from tensorfold.application.planted_heads import PlantedHeads
 from tensorfold.application.proof import Case, Report
 from tensorfold.application.proving import Prover
 from tensorfold.application.proving_record import RecordUnderProof
@@ -72,7 +75,7 @@ class SeededPrompts:
     def encode(self, text: str) -> list[int]:
         """As many ids as the text has characters, at most 40, some of them said again."""
         count = min(len(text), 40)
-        drawn = [int(keyed_hash(self._seed, at, [len(text)])[0]) for at in range(count)]
+        drawn = [int(keyed_hash(self._seed, at, np.array([len(text)]))[0]) for at in range(count)]
         ids = [3 + value % (self._vocabulary - 3) for value in drawn]
         return [*ids[: count // 2], *ids[: count - count // 2]]
 
