@@ -56,6 +56,8 @@ def main() -> int:
         except (AssertionError, EmulatorError) as error:
             failures += 1
             print(f"FAILED {what}: {error}", flush=True)
+        if count % 50 == 0:
+            print(f"{count} checks, {compared:,} rows, {time.monotonic() - began:.0f} s", flush=True)
     planted = [*mistakes.others(), *mistakes.barriers()]
     unnoticed = [one.about for one in planted if not mistakes.noticed(one)]
     for about in unnoticed:
