@@ -51,18 +51,19 @@ class Difference:
 
 @dataclass(slots=True)
 class Copies:
-    """Tokens copied from the record: landed and missed. `lands`: whether any should land at all."""
+    """Tokens copied from the record: landed and missed. `lands`, `misses`: whether any should land, or miss, at all."""
 
     landed: int = 0
     missed: int = 0
     lands: bool = True
+    misses: bool = True
 
     def lacks(self) -> tuple[str, ...]:
         """What must still be copied."""
         lacks = []
         if self.lands and self.landed < LEAST_COPIED:
             lacks.append(f"{self.landed} copied tokens landed, at least {LEAST_COPIED} are needed")
-        if self.missed < LEAST_COPIED:
+        if self.misses and self.missed < LEAST_COPIED:
             lacks.append(f"{self.missed} copied tokens missed, at least {LEAST_COPIED} are needed")
         return tuple(lacks)
 

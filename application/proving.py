@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
-from tensorfold.application.planting import PlantedDrafts, Shape
+from tensorfold.application.planting import PlantedDrafts, Shape, Tally
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.proof import Case, Report, Row
 from tensorfold.application.proof_runner import ProofRunner, Read
@@ -19,7 +19,7 @@ from tensorfold.application.scheduler import Scheduler
 from tensorfold.domain.sampling import Sampling
 
 _PASSES = 12
-_WIDEST = 32
+_WIDEST = 16
 """Rows of the widest window proved: replies are too short for every length of a wider one, which the load check probes.
 """
 _TEXTS = (
@@ -107,7 +107,7 @@ class Prover:
     def _alone(self, mode: str, cases: Sequence[Case], shape: Shape, width: int) -> Row:
         """One stream at a time, until the mode has seen what it must."""
         row = Row(mode, widest=width - 1)
-        lengths = _lengths(width - 1)
+        lengths = _lengths(width - 1, row.tally)
         for number in range(_PASSES):
             for index, case in enumerate(cases):
                 stop = _stop_at(case, number) if index == number % len(cases) else None
@@ -133,7 +133,7 @@ class Prover:
         """All requests at once, chains beside trees where trees are verified."""
         row = Row("crowd, shared rounds" if self._limits.shares_rounds else "crowd, rounds in turn", widest=width - 1)
         row.counts_drafts = width >= 2
-        lengths = _lengths(width - 1)
+        lengths = _lengths(width - 1, row.tally)
         before = self._scheduler.counters.shared_launches
         for number in range(_PASSES):
             reads = []
@@ -152,7 +152,7 @@ class Prover:
     def _leaving(self, cases: Sequence[Case]) -> Row:
         """Half of a crowd leaves at different points and comes back; nobody's reply may change."""
         row = Row("cancel and rejoin", counts_drafts=False)
-        lengths = _lengths(max(self._width("chain") - 1, 0))
+        lengths = _lengths(max(self._width("chain") - 1, 0), row.tally)
         reads = [self._start(case, row, self._shape(i), lengths, None) for i, case in enumerate(cases)]
         for index, read in enumerate(reads):
             if index % 2:
@@ -189,9 +189,14 @@ def _sampling(index: int, seed: int) -> Sampling:
     )[index % 3]
 
 
-def _lengths(widest: int) -> Iterator[int]:
-    """How many drafts of each window should be right: the widest first, then every other length, over and over."""
-    return itertools.cycle([*range(widest, -1, -1)])
+def _lengths(widest: int, tally: Tally) -> Iterator[int]:
+    """How many drafts of each window should be right: the widest that none kept yet, then all lengths over and over.
+
+    A reply's end cuts what is planted there: a length is tried until a window kept it, if need be in the next reply.
+    """
+    while missing := tally.missing(widest):
+        yield missing[-1]
+    yield from itertools.cycle(range(widest, -1, -1))
 
 
 def _stop_at(case: Case, number: int) -> int:
