@@ -18,13 +18,14 @@ A = TypeVar("A")
 class Reads(Generic[A]):
     """Rows at absolute `positions` [R], scores times `scale`.
 
-    With `chosen`, booleans [R, blocks] on the device, row r reads the blocks of `ratio` keys marked for it and the keys
-    behind its last complete block; without, every key up to its own.
+    With `chosen`, booleans [R, blocks] on the device, row r reads the `count` blocks of `ratio` keys marked for it and
+    the keys behind its last complete block; without, every key up to its own.
     """
 
     positions: NDArray[np.int64]
     scale: float
     ratio: int = 0
+    count: int = 0
     chosen: A | None = None
 
     @property

@@ -36,7 +36,7 @@ def read_lane(
         for rows, chooses in _parted(branch.rows, layout, choice):
             reads: Reads[A] = Reads(layout.positions[list(rows)], scale)
             if chooses and choice is not None:
-                reads = Reads(reads.positions, scale, choice.ratio, choice.blocks(rows, branch.path))
+                reads = Reads(reads.positions, scale, choice.ratio, choice.count, choice.blocks(rows, branch.path))
             asking = queries if len(rows) == len(layout) else ops.pick(queries, rows)
             made.append(ops.read(asking, keys, values, reads))
             order += rows

@@ -51,22 +51,24 @@ def test_scores_that_are_no_numbers_choose_nothing_past_what_is_visible(xp: Any)
 
 
 @pytest.mark.parametrize("device", sorted(DEVICES))
-@pytest.mark.parametrize("weighed", (False, True))
-def test_scores_and_reads_are_the_reference_s_across_parts_and_blocks_of_keys(device: str, weighed: bool) -> None:
+@pytest.mark.parametrize(("ratio", "weighed"), ((4, False), (4, True), (1, False), (7, True)))
+def test_scores_and_reads_are_the_reference_s_across_parts_and_blocks_of_keys(
+    device: str, ratio: int, weighed: bool
+) -> None:
     ops = DEVICES[device]()
     generator = np.random.default_rng(3)
-    ratio, held, heads, groups, dim = 4, 303, 4, 2, 16
+    held, heads, groups, dim = 303, 4, 2, 16
     keys, values = generator.standard_normal((2, groups, held, dim)).astype(np.float32)
     pooled = generator.standard_normal((1, held // ratio, dim)).astype(np.float32)
     queries = generator.standard_normal((3, heads, dim)).astype(np.float32)
     weights = generator.standard_normal((3, heads)).astype(np.float32) if weighed else None
     positions = np.array([302, 290, 297])
     # A cut in the middle of a block of keys, as a tree of a lane has it.
-    parts = [ops.float32(pooled[:, :70]), ops.float32(pooled[:, 70:])]
+    parts = [ops.float32(pooled[:, :30]), ops.float32(pooled[:, 30:])]
     device_weights = None if weights is None else ops.float32(weights)
     scores = ops.block_scores(ops.float32(queries), parts, device_weights)
     chosen = best_blocks(ops.xp, scores, (positions + 1) // ratio, 20)
-    reads: Reads[Any] = Reads(positions, 0.25, ratio, chosen)
+    reads: Reads[Any] = Reads(positions, 0.25, ratio, 20, chosen)
     cut = [[ops.float32(part[:, :281]), ops.float32(part[:, 281:])] for part in (keys, values)]
     made = ops.host(ops.read(ops.float32(queries), cut[0], cut[1], reads))
     for row, position in enumerate(positions):
