@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.domain.windows import Window, chain, tree
 from tests.adapters.mlx.blocks.one_op import DEVICES, OneOp, Rows, comb, some_tokens
 
@@ -198,3 +199,23 @@ def test_a_part_of_the_state_that_keeps_a_sibling_is_found(kind: tuple[str, str]
         state.keep(path_kept)
         assert same_as_serial(one, state, serial) != planted
     one.ops.close()
+
+
+@pytest.mark.parametrize("op", sorted(OPS))
+def test_rows_in_half_precision_are_near_the_reference_and_exact_among_themselves(op: str, request: Any) -> None:
+    family, path = OPS[op]
+    one = OneOp.of(request.getfixturevalue(family), LibraryRows("bfloat16"), path)
+    tokens = some_tokens(2, LONG)
+    # Rows that bfloat16 holds exactly, so that only what the op itself rounds is told apart.
+    rows = (one.rows(2, LONG).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    steps = one.absorb(one.open(), rows, tokens)
+    # Past the budget a rounded score may choose another block, which is no matter of rounding any more.
+    expected = one.expected(rows[:11], tokens[:11])
+    assert np.abs(steps[:11] - expected).max() <= 0.03 * np.abs(expected).max()
+    state = one.open()
+    made = one.run(state, rows[:16], chain(tokens[0], tokens[1:16]))
+    state.keep(tuple(range(16)))
+    assert np.array_equal(np.concatenate([made, one.run(state, rows[16:], chain(tokens[16], tokens[17:]))]), steps)
+    loaded = one.open()
+    loaded.load(state.export(), 16)
+    assert loaded.export() == state.export()
