@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.domain.conversation.reading import GEMMA, read_every_way
+from tests.domain.conversation.reading import CHANNEL, GEMMA, read_every_way
 
 Q = '<|"|>'
 
@@ -48,6 +48,15 @@ def test_several_calls_may_stand_inside_one_pair_of_marks() -> None:
     assert ([(one.name, one.parsed) for one in told.calls], told.text) == ([("find", {"text": "a"}), ("now", {})], "ok")
     told = read_every_way("<|tool_call>call:now{}call:lose{}<tool_call|>", GEMMA)
     assert ([one.name for one in told.calls], told.text) == (["now"], "call:lose{}<tool_call|>")
+
+
+def test_each_of_several_thoughts_may_hold_a_call() -> None:
+    one, two = (
+        "<|channel>thought\n" + text + "<|tool_call>call:now{}<tool_call|>x<chan<channel|>" for text in ("a ", "b ")
+    )
+    told = read_every_way(one + "mid <|to" + two + "end", GEMMA, thoughts=CHANNEL)
+    assert [one.name for one in told.calls] == ["now", "now"]
+    assert (told.reasoning, told.text) == ("a x<chan\nb x<chan", "mid <|toend")
 
 
 def test_the_word_in_a_sentence_is_no_call() -> None:
