@@ -32,6 +32,8 @@ FLAGS = (
     "-ftrivial-auto-var-init=pattern",
 )
 PROCESSOR = ("-mfma", "-mf16c") if platform.machine() == "x86_64" else ()
+# A kernel finds the machine's functions when it is loaded.
+SYSTEM = ("-undefined", "dynamic_lookup") if platform.system() == "Darwin" else ()
 
 
 def cache_folder() -> Path:
@@ -52,7 +54,7 @@ def shim_digest() -> str:
 
 def compiled(name: str, source: str, contract: bool) -> Path:
     """The shared object of `source`; raises `EmulatorError` with the compiler's first complaint."""
-    flags = (*FLAGS, *PROCESSOR, f"-ffp-contract={'fast' if contract else 'off'}", f"-I{SHIM}")
+    flags = (*FLAGS, *PROCESSOR, *SYSTEM, f"-ffp-contract={'fast' if contract else 'off'}", f"-I{SHIM}")
     digest = hashlib.sha256("\0".join((source, shim_digest(), *flags)).encode()).hexdigest()[:24]
     target = cache_folder() / f"{digest}.so"
     if target.exists():

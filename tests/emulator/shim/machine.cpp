@@ -4,6 +4,11 @@
 // threadgroup. Threadgroups run one after another. A meeting that cannot come about, since some threads went another
 // way, ends the run with the two places. The thread order is chosen by the caller, so that a kernel that depends on it
 // gives different results under different orders. Buffers end at pages that nobody may touch.
+#if defined(__APPLE__)
+#define _XOPEN_SOURCE 700
+#define _DARWIN_C_SOURCE
+#endif
+
 #include "machine.h"
 
 #include <csetjmp>
@@ -14,7 +19,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if !defined(__x86_64__)
+#if defined(__x86_64__) && defined(__linux__)
+#define EMU_OWN_SWITCH
+#else
 #include <ucontext.h>
 #endif
 
@@ -34,7 +41,7 @@ struct Fiber {
   Where at;
   unsigned parity;
   alignas(16) unsigned char value[2][VALUE];
-#if defined(__x86_64__)
+#if defined(EMU_OWN_SWITCH)
   void* stack_pointer;
 #else
   ucontext_t context;
@@ -77,7 +84,7 @@ alignas(64) unsigned char tile_memory[TILE_LIMIT + MAX_TILES * FENCE];
 Tile tiles[MAX_TILES];
 unsigned tile_count, tile_bytes, tile_end;
 
-#if defined(__x86_64__)
+#if defined(EMU_OWN_SWITCH)
 void* scheduler_stack;
 extern "C" void emu_switch(void** save, void* load);
 // Saves the registers that a call keeps, changes stacks, and returns on the other one.
@@ -127,7 +134,7 @@ void prepare(Fiber& fiber, unsigned index) {
   unsigned char* stack = stacks + size_t(index) * STACK;
   fiber.wait = RUNNING;
   fiber.parity = 0;
-#if defined(__x86_64__)
+#if defined(EMU_OWN_SWITCH)
   void** top = reinterpret_cast<void**>(stack + STACK - 64 + 8);  // as a call leaves it: 8 above 16
   top[0] = nullptr;  // the return address `start` never uses
   top[-1] = reinterpret_cast<void*>(&start);
