@@ -14,7 +14,7 @@ from tensorfold.application.recall import RecallService
 from tensorfold.domain.drafting.sources import CHAINS, DraftSource, Proposal, Widths
 from tensorfold.domain.recall.source import RECALL
 
-_PASSES = 40
+_PASSES = 12
 _WAIT_S = 60.0
 _AT_ONCE = 32
 """Runs handed over before the writer is waited for; more would be dropped."""
@@ -91,7 +91,12 @@ class RecordRows:
     def _on(self, cases: Sequence[Case]) -> Row:
         service = self._record.use("on")
         self._fill(service, cases)
-        return self._until_seen(_row("record on"), cases)
+
+        def misled(number: int) -> None:
+            """Wrong continuations, others each time, since the record soon holds every right one."""
+            self._hand_over(service, [run for case in cases for run in self._wrong(case, 1 + number)])
+
+        return self._until_seen(_row("record on"), cases, misled)
 
     def _read_only(self, cases: Sequence[Case]) -> Row:
         """On what the first mode recorded, which must stay as it was."""
@@ -131,9 +136,11 @@ class RecordRows:
         self._tell(row)
         return row
 
-    def _until_seen(self, row: Row, cases: Sequence[Case]) -> Row:
-        """All cases at once and each alone, in turn, until the row lacks nothing."""
+    def _until_seen(self, row: Row, cases: Sequence[Case], before: Callable[[int], None] = lambda number: None) -> Row:
+        """All cases at once and each alone, in turn, until the row lacks nothing; `before` each time but the first."""
         for number in range(_PASSES):
+            if number:
+                before(number)
             if number % 2:
                 for index, case in enumerate(cases):
                     self._runner.compare(row, index, case, self._runner.start(case).finish())
@@ -154,11 +161,11 @@ class RecordRows:
         runs: list[Sequence[int]] = [case.prompt + case.reply for case in cases[::2]]
         self._hand_over(service, runs + [run for case in cases[1::2] for run in self._wrong(case)])
 
-    def _wrong(self, case: Case) -> Iterator[Sequence[int]]:
+    def _wrong(self, case: Case, shift: int = 1) -> Iterator[Sequence[int]]:
         text, start = case.prompt + case.reply, len(case.prompt)
         vocabulary = self._runner.limits.vocabulary
         for at in range(start, len(text)):
-            wrong = tuple((token + 1) % vocabulary for token in text[at : at + _WRONG])
+            wrong = tuple((token + shift) % vocabulary for token in text[at : at + _WRONG])
             yield text[max(0, at - _CONTEXT) : at] + wrong
 
     def _hand_over(self, service: RecallService, runs: Sequence[Sequence[int]]) -> None:
