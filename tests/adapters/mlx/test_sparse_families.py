@@ -49,18 +49,37 @@ class Known:
     logits: NDArray[np.float64]
 
 
-@pytest.fixture(scope="module", params=sorted(FORMS))
-def known(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Known:
-    family, form, packed = FORMS[request.param]
-    folder = tmp_path_factory.mktemp(request.param)
-    stored = LAYOUTS[family] if packed else None
-    made = tiny_family(folder, family, 11, quantization=stored, form=form, **LAYERS[family])
-    return Known(made, ReferenceModel.load(made.folder, made.plan).logits(TOKENS))
+# Every form over numpy rows; over MLX's own one of each family, in codes.
+WAYS = [*((form, "cpu") for form in FORMS), ("glm-stacked", "library"), ("flash-next-converted", "library")]
 
 
-@pytest.fixture(scope="module", params=sorted(DEVICES))
-def forward(request: Any, known: Known) -> Iterator[Forward[Any]]:
-    made = known.family.forward(DEVICES[request.param]())
+@pytest.fixture(scope="module")
+def checkpoints() -> dict[str, Known]:
+    """Those that were written already."""
+    return {}
+
+
+@pytest.fixture(scope="module", params=sorted(WAYS), ids="-".join)
+def way(request: Any) -> tuple[str, str]:
+    found: tuple[str, str] = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def known(way: tuple[str, str], checkpoints: dict[str, Known], tmp_path_factory: pytest.TempPathFactory) -> Known:
+    name, _ = way
+    if name not in checkpoints:
+        family, form, packed = FORMS[name]
+        stored = LAYOUTS[family] if packed else None
+        folder = tmp_path_factory.mktemp(name)
+        made = tiny_family(folder, family, 11, quantization=stored, form=form, **LAYERS[family])
+        checkpoints[name] = Known(made, ReferenceModel.load(made.folder, made.plan).logits(TOKENS))
+    return checkpoints[name]
+
+
+@pytest.fixture(scope="module")
+def forward(way: tuple[str, str], known: Known) -> Iterator[Forward[Any]]:
+    made = known.family.forward(DEVICES[way[1]]())
     yield made
     made.decoder.ops.close()
 
