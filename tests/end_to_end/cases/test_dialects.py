@@ -144,6 +144,13 @@ def test_a_call_that_the_limit_cuts_is_never_taken_for_a_whole_one() -> None:
         assert (whole.called, whole.text, whole.finish) == (called, text, "length")
 
 
+def test_a_limit_behind_a_whole_call_is_told_as_the_limit() -> None:
+    with scripted([CALL, " and", " on", END], template=TailedTemplate()) as server:
+        whole, streamed = server.both(tools=[LIST_FILES], max_tokens=2)
+    assert whole.told == streamed.told
+    assert (whole.called, whole.text, whole.finish) == (CALLED, "and", "length")
+
+
 def test_usage_that_is_asked_for_in_every_chunk_rides_along_with_thoughts_and_calls() -> None:
     script = ["hm", "</think>", "ok ", CALL, END]
     options = {"include_usage": True, "continuous_usage_stats": True}

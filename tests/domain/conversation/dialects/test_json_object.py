@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.domain.conversation.reading import JSON, read_every_way
+from tensorfold.domain.conversation.call_reader import CallCount, CallReader, Said
+from tensorfold.domain.conversation.dialects import DIALECTS
+from tensorfold.domain.conversation.offered_tools import OfferedTools
+from tests.domain.conversation.reading import JSON, TOOLS, read, read_every_way
 
 
 def call(body: str) -> str:
@@ -64,8 +67,13 @@ def test_what_is_no_call_of_an_offered_tool_is_text_as_it_was_written(reply: str
     assert (told.text, told.calls) == (reply, [])
 
 
+@pytest.mark.parametrize("broken", ['{"name": "x\n', '{"name": <', "[", '{"name": "find"} x'])
+def test_what_cannot_become_a_call_any_more_is_shown_at_once(broken: str) -> None:
+    reader = CallReader(DIALECTS[JSON], OfferedTools(TOOLS), CallCount(), live=True)
+    shown = "".join(part.text for part in reader.feed("<tool_call>" + broken + "and on") if isinstance(part, Said))
+    assert shown == "<tool_call>" + broken + "and on"
+
+
 def test_a_call_nested_beyond_reason_is_text() -> None:
     deep = '{"name": "find", "arguments": {"where": ' + "[" * 100_000 + "]" * 100_000 + "}}"
-    from tests.domain.conversation.reading import read
-
     assert read([call(deep)], JSON).text == call(deep)
