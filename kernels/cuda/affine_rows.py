@@ -1,0 +1,184 @@
+"""Launches of the row kernel: how K is cut (which decides bits) and how the work is tiled (which does not).
+
+`Cut` is a function of the matrix alone. `Tiling` may follow the row count and the device. Knows addresses, not tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tensorfold.kernels.cuda.affine_pack import GROUP, block_words
+from tensorfold.kernels.cuda.compiler import Progress, Source, compile_source
+from tensorfold.kernels.cuda.driver import Device, Function
+
+Launch = Callable[[int, int, int, int, bool], None]
+BITS = (4, 5, 6, 8, 16)
+MOST_ROWS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Outputs N, inputs K and the bits of a code (16: plain bf16)."""
+
+    outputs: int
+    inputs: int
+    bits: int
+
+    def __post_init__(self) -> None:
+        if self.bits not in BITS:
+            raise ValueError(f"codes of {self.bits} bits have no row kernel; these have one: {BITS}")
+        if self.inputs % GROUP or self.inputs < GROUP or self.outputs < 1:
+            raise ValueError(f"a matrix of {self.outputs} x {self.inputs} is not made of groups of {GROUP} inputs")
+
+    @property
+    def groups(self) -> int:
+        """Groups of 64 inputs."""
+        return self.inputs // GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """K in `blocks * columns` parts: a cluster of `blocks`, each with `columns` columns of warps along K."""
+
+    blocks: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How the work is laid out, which changes no bit.
+
+    Tiles of 8 rows, tiles of 16 outputs a warp, warps along outputs, groups a copy, copies in flight a warp, and tiles
+    whose parts may be under way.
+    """
+
+    row_tiles: int
+    output_tiles: int
+    warps: int
+    copy: int
+    slots: int
+    meetings: int = 1
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of a tile."""
+        return 16 * self.output_tiles * self.warps
+
+
+def cut(matrix: Matrix, capability: tuple[int, int]) -> Cut:
+    """How K is cut for `matrix`; the only thing that decides the order of additions.
+
+    Few outputs need more blocks a tile to fill the card. Below sm_90 there are no clusters: the warps of a block cut K.
+    """
+    if capability < (9, 0):
+        return Cut(1, 8)
+    return Cut(8 if matrix.outputs <= 8192 else 4, 1)
+
+
+def tiling(matrix: Matrix, cut: Cut, rows: int, most_shared: int) -> Tiling:
+    """The tiling that was fastest where it was measured, or the next that fits `most_shared` bytes of shared memory.
+
+    A copy holds a whole number of equal shares of a part of K, so that no short copy is left over.
+    """
+    part = -(-matrix.groups // (cut.blocks * cut.columns))
+    most_tiles = min(4, -(-rows // 8))
+    for row_tiles in range(most_tiles, 0, -1):
+        for output_tiles, longest, slots in _orders(matrix, row_tiles):
+            copy = -(-part // -(-part // longest))
+            warps = max(1, 8 // cut.columns)
+            made = Tiling(row_tiles, output_tiles, warps, copy, slots, meetings=2 if row_tiles == 1 else 1)
+            if made.outputs % (8 * cut.blocks) == 0 and shared_bytes(matrix, cut, made, rows) <= most_shared - 1024:
+                return made
+    raise ValueError(f"{rows} rows of {matrix} do not fit {most_shared} bytes of shared memory")
+
+
+def _orders(matrix: Matrix, row_tiles: int) -> tuple[tuple[int, int, int], ...]:
+    """Tiles of outputs a warp, the longest copy and the copies in flight, the best first."""
+    smaller = ((1, 5, 2), (1, 4, 2), (1, 3, 2), (1, 2, 2), (1, 2, 1), (1, 1, 1))
+    if row_tiles == 1:
+        return ((1, 17 if matrix.bits < 8 else 8, 2), (1, 10, 2), *smaller)
+    if row_tiles == 2:
+        wide = ((2, 5, 2),) if matrix.outputs > 8192 else ()
+        return (*wide, (1, 12, 2), (1, 10, 2), *smaller)
+    return smaller
+
+
+def row_bytes(matrix: Matrix, cut: Cut) -> int:
+    """Bytes between rows of x in shared memory: a block's part of K and 16 more, so that rows fall on other banks."""
+    most = max(
+        matrix.groups * (rank + 1) * cut.columns // (cut.blocks * cut.columns)
+        - matrix.groups * rank * cut.columns // (cut.blocks * cut.columns)
+        for rank in range(cut.blocks)
+    )
+    return most * GROUP * 2 + 16
+
+
+def shared_bytes(matrix: Matrix, cut: Cut, tiling: Tiling, rows: int) -> int:
+    """Dynamic shared memory of a block."""
+    x = row_bytes(matrix, cut)
+    padded = 8 * tiling.row_tiles
+    ring = tiling.warps * cut.columns * tiling.slots * tiling.output_tiles * tiling.copy * block_words(matrix.bits) * 4
+    sums = 0 if matrix.bits == 16 else x // 128 * padded * 4
+    meetings = 2 * tiling.meetings * cut.columns * tiling.outputs * (padded + 2) * 4
+    return ring + min(rows, padded) * x + sums + meetings
+
+
+class RowKernels:
+    """Row kernels of one device, compiled as they are asked for."""
+
+    def __init__(self, device: Device, folder: Path, progress: Progress) -> None:
+        self.device = device
+        self._folder, self._progress = folder, progress
+        self._functions: dict[tuple[tuple[int, ...], int], Function] = {}
+
+    def source(self, matrix: Matrix, cut: Cut, tiling: Tiling, wide: bool) -> Source:
+        """What is compiled for this."""
+        macros = {"BITS": matrix.bits, "MT": tiling.row_tiles, "RT": tiling.output_tiles, "WN": tiling.warps}
+        macros |= {"WK": cut.columns, "S": cut.blocks, "CG": tiling.copy, "SLOTS": tiling.slots}
+        macros |= {"MEETINGS": tiling.meetings, "WIDE": int(wide)}
+        return Source.of("affine_rows.cu", macros, self.device.architecture)
+
+    def rows(self, matrix: Matrix, rows: int, wide: bool = False) -> Launch:
+        """The launch of `rows` rows of `matrix` as measured best; see `prepare`."""
+        way = cut(matrix, self.device.capability)
+        return self.prepare(matrix, way, tiling(matrix, way, rows, self.device.shared_bytes), rows, wide)
+
+    def prepare(self, matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, wide: bool = False) -> Launch:
+        """A launch of `rows` rows: called with the addresses of matrix, x and y, a stream, and whether to start early.
+
+        x is bf16 [rows, K], y bf16 (float32 if `wide`) [rows, N], both without gaps and 16-byte aligned.
+        """
+        if tiling.outputs % (8 * cut.blocks):
+            raise ValueError(f"{tiling.outputs} outputs are not shared out evenly among {cut.blocks} blocks")
+        # Half the memory and a little more: one block a multiprocessor, also beside the kernel that starts early. Two
+        # on one would take turns while others wait.
+        shared = max(shared_bytes(matrix, cut, tiling, rows), self.device.shared_bytes // 2 + 1024)
+        if shared > self.device.shared_bytes:
+            raise ValueError(f"{rows} rows of {matrix} need {shared} bytes shared of {self.device.shared_bytes}")
+        source = self.source(matrix, cut, tiling, wide)
+        key = (tuple(value for _, value in source.macros), shared)
+        if key not in self._functions:
+            cubin = compile_source(source, self._folder, self._progress)
+            self._functions[key] = Function(cubin, "affine_rows", shared)
+        function = self._functions[key]
+        threads = 32 * (tiling.warps * cut.columns + 1)
+        row_blocks = -(-rows // (8 * tiling.row_tiles))
+        tiles = -(-matrix.outputs // tiling.outputs)
+        at_once = self.device.multiprocessors // cut.blocks
+        if self.device.capability >= (9, 0):
+            at_once = min(at_once, function.clusters_at_once(threads, cut.blocks, self.device.shared_bytes * 7 // 8))
+        clusters = max(1, min(at_once // row_blocks, tiles)) * row_blocks
+        grid = (clusters * cut.blocks, 1, 1)
+        x_bytes = row_bytes(matrix, cut)
+        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, x_bytes, row_blocks)
+        constants = tuple(map(ctypes.c_int, numbers))
+        blocks = cut.blocks if self.device.capability >= (9, 0) else 0
+
+        def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
+            addresses = (ctypes.c_void_p(weights), ctypes.c_void_p(x), ctypes.c_void_p(y))
+            function.launch(grid, threads, (*addresses, *constants), stream, blocks, early)
+
+        return launch

@@ -1,0 +1,103 @@
+"""Rows of the row kernel on the card: near float64; bit for bit the same alone, in company, moved and in a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.kernels.cuda.affine_pack import pack_affine, pack_bf16
+from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels
+from tensorfold.kernels.reference.affine import unpack
+from tests.benchmarks.gpu_device import captured, dequantized, packed, random_parts, row_kernels, stream
+
+COUNTS = (2, 3, 4, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 64, 128)
+SHAPES = (
+    (64, 512), (48, 5120), (200, 2688), (2688, 1856), (10304, 2688), (5120, 6144), (5120, 17408), (14336, 5120),
+)  # fmt: skip
+MOST_ERROR = 3e-3  # of the norm; rounding the result to bf16 alone makes 1.7e-3
+
+
+class Product:
+    """One matrix and its launches."""
+
+    def __init__(self, kernels: RowKernels, matrix: Matrix, weights: torch.Tensor) -> None:
+        self.kernels, self.matrix, self.weights = kernels, matrix, weights
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows [M, K] times the matrix, into memory that held NaN before."""
+        y = torch.full((len(rows), self.matrix.outputs), float("nan"), device="cuda", dtype=torch.bfloat16)
+        launch = self.kernels.rows(self.matrix, len(rows))
+        launch(self.weights.data_ptr(), rows.contiguous().data_ptr(), y.data_ptr(), stream(), False)
+        torch.cuda.synchronize()
+        return y
+
+    def replayed(self, rows: torch.Tensor) -> torch.Tensor:
+        """The same by a graph in which three launches follow each other early."""
+        y = torch.zeros((len(rows), self.matrix.outputs), device="cuda", dtype=torch.bfloat16)
+        launch = self.kernels.rows(self.matrix, len(rows))
+
+        def queue() -> None:
+            for _ in range(3):
+                launch(self.weights.data_ptr(), rows.data_ptr(), y.data_ptr(), stream(), True)
+
+        graph = captured(queue)
+        y.fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        return y
+
+
+def made(kernels: RowKernels, folder: Path, matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, bool]:
+    """Packed weights, the matrix in float64, and whether the packing equals its oracle (asked of small matrices)."""
+    if matrix.bits == 16:
+        plain = torch.randn(matrix.outputs, matrix.inputs, device="cuda").bfloat16()
+        words = pack_bf16(plain.cpu().view(torch.int16).numpy().view(np.uint16))
+        return torch.from_numpy(words.view(np.int32)).cuda(), plain.double(), True
+    parts = random_parts(matrix, matrix.outputs + matrix.bits)
+    weights = packed(kernels, folder, matrix, parts)
+    same = True
+    if matrix.outputs <= 2688:
+        codes = unpack(parts[0].cpu().numpy().view(np.uint32), matrix.bits)
+        scales, biases = (part.cpu().view(torch.int16).numpy().view(np.uint16) for part in parts[1:])
+        oracle = pack_affine(codes, scales, biases, matrix.bits).reshape(-1)
+        same = bool(np.array_equal(oracle, weights.cpu().numpy().view(np.uint32)))
+    return weights, dequantized(matrix, parts), same
+
+
+def faults(product: Product, exact: torch.Tensor) -> tuple[float, list[str]]:
+    """The error against float64 and every way in which rows were not the same."""
+    x = torch.randn(128, product.matrix.inputs, device="cuda").bfloat16()
+    alone = torch.cat([product(x[i : i + 1]) for i in range(128)])
+    true = x.double() @ exact.T
+    error = float(((alone.double() - true).norm() / true.norm()).item())
+    wrong = [f"{count} rows" for count in COUNTS if not torch.equal(product(x[:count]), alone[:count])]
+    order = torch.randperm(128, device="cuda")
+    for count in (5, 16, 40):
+        if not torch.equal(product(x[order[:count]]), alone[order[:count]]):
+            wrong.append(f"{count} moved rows")
+    broken = x[:24].clone()
+    broken[1::2] = float("nan")
+    if not torch.equal(product(broken)[::2], alone[:24:2]):
+        wrong.append("beside NaN")
+    wrong += [f"graph of {n}" for n in (1, 8, 16, 32) if not torch.equal(product.replayed(x[:n]), alone[:n])]
+    return error, wrong
+
+
+def check(folder: Path) -> tuple[list[dict[str, object]], int]:
+    """Every width of code and shape; the second number counts those with a fault."""
+    kernels = row_kernels(folder)
+    found: list[dict[str, object]] = []
+    bad = 0
+    for bits in (4, 5, 6, 8, 16):
+        for outputs, inputs in SHAPES if bits == 4 else SHAPES[:6]:
+            matrix = Matrix(outputs, inputs, bits)
+            weights, exact, same = made(kernels, folder, matrix)
+            error, wrong = faults(Product(kernels, matrix, weights), exact)
+            if not same:
+                wrong.append("packing")
+            bad += bool(wrong) or not error < MOST_ERROR
+            found.append({"bits": bits, "outputs": outputs, "inputs": inputs, "error": error, "wrong": wrong})
+            print(f"{bits:2} bits {outputs:6} x {inputs:5}  error {error:.2e}  {wrong or 'rows equal'}", flush=True)
+    return found, bad

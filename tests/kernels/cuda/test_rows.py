@@ -1,0 +1,47 @@
+"""What decides the bits of the row kernel, and that every tiling it may take fits the card."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorfold.kernels.cuda.affine_rows import Matrix, cut, row_bytes, shared_bytes, tiling
+
+SHAPES = [
+    (34816, 5120), (5120, 17408), (16384, 5120), (14336, 5120), (5120, 6144), (248320, 5120), (96, 5120), (10304, 2688),
+    (2688, 4096), (3712, 2688), (2688, 3712), (131072, 2688), (64, 64), (1, 128),
+]  # fmt: skip
+# Compute capability and the most shared memory a block may ask for.
+CARDS = [((9, 0), 232448), ((10, 0), 232448), ((12, 0), 101376)]
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: "sm_{}{}".format(*card[0]))
+@pytest.mark.parametrize("bits", [4, 5, 6, 8, 16])
+def test_every_row_count_of_every_shape_has_a_tiling_that_fits(card: tuple[tuple[int, int], int], bits: int) -> None:
+    capability, most = card
+    for outputs, inputs in SHAPES:
+        matrix = Matrix(outputs, inputs, bits)
+        way = cut(matrix, capability)
+        for rows in range(1, 129):
+            made = tiling(matrix, way, rows, most)
+            assert shared_bytes(matrix, way, made, rows) + 1024 <= most
+            assert made.outputs % (8 * way.blocks) == 0
+            assert made.row_tiles * 8 >= min(rows, 8)
+
+
+def test_rows_of_x_fall_on_other_banks_and_stay_aligned() -> None:
+    for outputs, inputs in SHAPES:
+        matrix = Matrix(outputs, inputs, 4)
+        assert row_bytes(matrix, cut(matrix, (9, 0))) % 128 == 16
+
+
+def test_a_matrix_that_no_kernel_knows_is_refused_with_its_numbers() -> None:
+    with pytest.raises(ValueError, match="7 bits"):
+        Matrix(64, 64, 7)
+    with pytest.raises(ValueError, match="64 x 100"):
+        Matrix(64, 100, 4)
+
+
+def test_a_block_too_small_for_one_row_is_refused() -> None:
+    matrix = Matrix(64, 1 << 20, 16)
+    with pytest.raises(ValueError, match="do not fit"):
+        tiling(matrix, cut(matrix, (9, 0)), 1, 101376)
