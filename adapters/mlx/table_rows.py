@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.storage import Affine, Storage, TensorHeader
 from tensorfold.domain.families.stored_modules import Module
 
+_READERS, _PIECE = 16, 64
+"""Reads that wait for a disk at once, and the rows each of them reads in turn: fewer are read without handing over."""
 _DENSE = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
@@ -33,6 +37,8 @@ class TableRows:
     ) -> None:
         self._storage, self._width = storage, width
         self._files: dict[str, int] = {}
+        self._readers = ThreadPoolExecutor(_READERS, "table")
+        weakref.finalize(self, self._readers.shutdown, wait=False)
         self._shards = [[headers[name] for name in module.tensors()] for module in modules]
         self._shard_rows = int(np.prod(self._shards[0][0].shape[:-1]))
         for header in (header for shard in self._shards for header in shard):
@@ -52,6 +58,12 @@ class TableRows:
 
     def _stored(self, part: int, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
         """The bytes of these rows of one tensor of every module, [n, bytes]."""
+        read = partial(self._read, part)
+        pieces = [ids[at : at + _PIECE] for at in range(0, len(ids), _PIECE)]
+        found = self._readers.map(read, pieces) if len(pieces) > 1 else map(read, pieces)
+        return np.frombuffer(b"".join(found), np.uint8).reshape(len(ids), -1)
+
+    def _read(self, part: int, ids: NDArray[np.int64]) -> bytes:
         size = self._shards[0][part].nbytes // self._shard_rows
         found = []
         for row in ids.tolist():
@@ -64,7 +76,7 @@ class TableRows:
             if len(data) != size:
                 raise _cut_short(header)
             found.append(data)
-        return np.frombuffer(b"".join(found), np.uint8).reshape(len(ids), size)
+        return b"".join(found)
 
     def _decoded(self, stored: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
         storage = self._storage
@@ -72,7 +84,8 @@ class TableRows:
             return _floats(stored[0], storage.dtype)
         codes = _codes(stored[0], storage.bits, self._width)
         scales, biases = (_floats(part, storage.dtype)[:, :, None] for part in stored[1:3])
-        values = codes.reshape(len(codes), -1, storage.group) * scales + biases
+        with np.errstate(over="ignore", invalid="ignore"):  # a file may hold any scale
+            values = codes.reshape(len(codes), -1, storage.group) * scales + biases
         return np.ascontiguousarray(values.reshape(len(codes), -1))
 
     def _check(self, folder: Path, header: TensorHeader) -> None:

@@ -82,3 +82,14 @@ def test_an_open_table_gives_its_files_back(tmp_path: Path) -> None:
     assert len(list(open_files.iterdir())) == before + 1
     del rows
     assert len(list(open_files.iterdir())) == before
+
+
+def test_many_rows_read_at_once_are_those_read_one_by_one_and_a_short_file_still_fails(tmp_path: Path) -> None:
+    table = np.random.default_rng(1).standard_normal((900, WIDTH)).astype(np.float32)
+    whole = header(tmp_path, "t", "F32", table.shape, table.tobytes())
+    rows = TableRows(tmp_path, {"t": whole}, [Module("t")], Dense("F32"), WIDTH)
+    asked = np.random.default_rng(2).integers(0, 900, (50, 16))
+    assert np.array_equal(rows(asked), table[asked])
+    (tmp_path / "t").write_bytes(b"x" * 1000)
+    with pytest.raises(RefusedError, match="no longer holds"):
+        rows(asked)
