@@ -15,11 +15,13 @@ from tensorfold.application.generation import StreamFactory
 from tensorfold.application.ports.backend import Backend, DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.machine import Clock
+from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.sources import DraftSourceFactory
 from tensorfold.domain.families.binding import Bound, resolve
-from tensorfold.domain.families.catalogue import plan_for
+from tensorfold.domain.families.catalogue import family_of, plan_for
+from tensorfold.domain.families.device_limits import refuse_windows
 from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.generation_defaults import GenerationDefaults, read_generation
 from tensorfold.domain.families.plans import DecoderPlan
@@ -100,7 +102,7 @@ def load_engine(
     log: Callable[[str], None],
     drafter: DrafterCheckpoint | None = None,
 ) -> tuple[Engine, StreamFactory]:
-    """Load the weights and stand the engine on them; called on the engine's own thread."""
+    """Load the weights and stand the engine on them; called on the engine's own thread. Raises RefusedError."""
     model = backend.load(
         described.plan,
         described.bound,
@@ -112,6 +114,9 @@ def load_engine(
         drafts=settings.heads,
         drafter=drafter,
     )
+    if settings.drafts and (refusal := _refused_windows(described, facts, model)) is not None:
+        model.shutdown()
+        raise RefusedError(refusal)
     engine = Engine(model, settings, clock, sources=sources, counters=counters, log=log)
     factory = StreamFactory(
         context=min(described.context, model.limits.context),
@@ -120,3 +125,14 @@ def load_engine(
         token_bytes=tokenizer.token_bytes,
     )
     return engine, factory
+
+
+def _refused_windows(described: Described, facts: CheckpointFacts, model: TargetModel) -> str | None:
+    """Why this device may not draft from weights stored so, where the load check found nothing to draft with."""
+    return refuse_windows(
+        described.plan,
+        family_of(facts.config).title,
+        described.bound,
+        model.identity.device,
+        proven=model.limits.chain_width > 1,
+    )

@@ -27,6 +27,7 @@ from tensorfold.application.ports.checkpoints import CheckpointFacts
 from tensorfold.application.ports.target_model import HeadLimits, ModelIdentity, ModelLimits
 from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.device_limits import most_rows
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.sampling import RULE
 
@@ -84,8 +85,8 @@ class Loading:
         """The model over one device's operations, its rows checked."""
         decoder, plan = self.decoder(ops), self._plan
         forward = Forward(decoder, self.head(decoder))
-        rows = max(BATCH_ROWS, plan.max_window)
-        wanted = Wanted(plan.max_window, plan.tree_window, rows, max_streams, SLICE, context)
+        widest = most_rows(plan, self._runtime.apple_generation)
+        wanted = Wanted(widest, plan.tree_window, max(BATCH_ROWS, widest), max_streams, SLICE, context)
         identity = self._identity(ops, name)
         finding = self._finding(forward, wanted, identity, checks)
         limits = self._limits(wanted, finding.allowed, None if forward.head is None else forward.head.limits)

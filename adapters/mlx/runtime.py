@@ -12,6 +12,7 @@ import platform
 import sys
 from dataclasses import dataclass
 
+from tensorfold.domain.families.device_limits import apple_generation
 from tensorfold.kernels.cpu.workers import processors
 
 LEAST = (0, 32, 2)
@@ -32,6 +33,11 @@ class Runtime:
     def place(self) -> str:
         """The device in a sentence."""
         return "this CPU" if self.cpu else "this GPU"
+
+    @property
+    def apple_generation(self) -> int:
+        """The number in the name of an Apple GPU that rows are computed on; 0 for anything else."""
+        return apple_generation(self.device)
 
 
 def missing() -> str | None:

@@ -5,14 +5,30 @@ Knows plans and numbers of machines, never a device: who measures the machine ha
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
+
+from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.catalogue import Family
 from tensorfold.domain.families.fields import either
 from tensorfold.domain.families.plans import DecoderPlan, MemoryRule
-from tensorfold.domain.families.storage import Layout
+from tensorfold.domain.families.storage import Affine, Layout
 
 DEFAULT_SHARE = 0.7
 _WITHOUT_TENSOR_UNITS, _ROWS_WITHOUT = 4, 16
 _MADE_FOR = Layout(4, 64)
+_HELD_TO_IT = ("qwen3_5",)
+"""Families whose layouts were measured on these machines: others run as the load check finds."""
+_APPLE_GPU = re.compile(r"gpu Apple M([1-9][0-9]?)(?: (?:Pro|Max|Ultra))?")
+
+
+def apple_generation(device: str) -> int:
+    """The number in the name of an Apple GPU, as a model's identity names its device ("gpu Apple M3 Max"); else 0.
+
+    A processor, another vendor's GPU and a name that is not known are 0: nothing is guessed of them.
+    """
+    found = _APPLE_GPU.fullmatch(device)
+    return int(found[1]) if found else 0
 
 
 def most_rows(plan: DecoderPlan, apple_generation: int) -> int:
@@ -22,6 +38,29 @@ def most_rows(plan: DecoderPlan, apple_generation: int) -> int:
     """
     old = 1 <= apple_generation <= _WITHOUT_TENSOR_UNITS
     return min(plan.max_window, _ROWS_WITHOUT) if old else plan.max_window
+
+
+def refuse_windows(
+    plan: DecoderPlan, title: str, bound: Mapping[str, Bound], device: str, *, proven: bool
+) -> str | None:
+    """Why a loaded model may not draft on a device, as one sentence; None when it may.
+
+    `proven`: the load check left windows of more than one row. Only families that are held to one layout are refused.
+    """
+    if plan.family not in _HELD_TO_IT:
+        return None
+    refusals = (refuse_rows(title, each, apple_generation(device), proven=proven) for each in _layouts(bound))
+    return next((refusal for refusal in refusals if refusal is not None), None)
+
+
+def _layouts(bound: Mapping[str, Bound]) -> Iterable[Layout | None]:
+    """How the matrices that verify are stored, each layout once; None for plain values. A draft head only guesses."""
+    stored = (
+        one.storage
+        for path, one in bound.items()
+        if not path.startswith("mtp.") and one.slot.weight.rule == "matrix" and len(one.slot.shape) > 1
+    )
+    return dict.fromkeys(Layout(one.bits, one.group) if isinstance(one, Affine) else None for one in stored)
 
 
 def refuse_rows(title: str, layout: Layout | None, apple_generation: int, *, proven: bool) -> str | None:

@@ -9,7 +9,13 @@ import pytest
 
 from tensorfold.domain.families import catalogue, dflash2, gemma4, glm5_next, nemotron_h, qwen3_5, qwen4_exp
 from tensorfold.domain.families.catalogue import FAMILIES, Family, find, plan_for, refusal_of
-from tensorfold.domain.families.device_limits import memory_share, most_rows, refuse_ranks, refuse_rows
+from tensorfold.domain.families.device_limits import (
+    apple_generation,
+    memory_share,
+    most_rows,
+    refuse_ranks,
+    refuse_rows,
+)
 from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.missing_heads import missing_head
 from tensorfold.domain.families.storage import Layout
@@ -205,6 +211,30 @@ def test_other_layouts_on_older_macs_need_the_load_checks_proof() -> None:
     assert refuse_rows("Qwen3.8-27B", Layout(4, 64), 4, proven=False) is None
     assert refuse_rows("Qwen3.8-27B", Layout(6, 64), 3, proven=True) is None
     assert refuse_rows("Qwen3.8-27B", Layout(6, 64), 5, proven=False) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "generation"),
+    [
+        ("gpu Apple M1", 1),
+        ("gpu Apple M2 Ultra", 2),
+        ("gpu Apple M3 Max", 3),
+        ("gpu Apple M4 Pro", 4),
+        ("gpu Apple M5", 5),
+        ("gpu Apple M10 Max", 10),
+        ("cpu Apple M3 Max, 16 threads", 0),
+        ("cpu x86_64, 2 threads", 0),
+        ("gpu Apple Paravirtual device", 0),
+        ("gpu Apple A17 Pro GPU", 0),
+        ("gpu Apple M3 Something", 0),
+        ("gpu Apple M0", 0),
+        ("gpu AMD Radeon Pro 5500M", 0),
+        ("gpu NVIDIA M40", 0),
+        ("", 0),
+    ],
+)
+def test_only_an_apple_gpu_whose_name_is_known_has_a_generation(device: str, generation: int) -> None:
+    assert apple_generation(device) == generation
 
 
 def test_glm_takes_85_percent_of_a_mac_up_to_256_gb() -> None:
