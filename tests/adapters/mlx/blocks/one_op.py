@@ -6,7 +6,7 @@ Rows are drawn, not made by layers before it, so a difference is the op's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -57,10 +57,11 @@ class OneOp:
     lanes: dict[int, Any] = field(default_factory=dict)
 
     @staticmethod
-    def of(one: TinyFamily, ops: RowOps[Any], path: str) -> OneOp:
-        """The op at `layers.N.NAME` of a checkpoint."""
+    def of(one: TinyFamily, ops: RowOps[Any], path: str, **changes: Any) -> OneOp:
+        """The op at `layers.N.NAME` of a checkpoint, some of its constants changed."""
         _, layer, name = path.split(".")
         op: Any = next(sublayer.op for sublayer in one.plan.layers[int(layer)] if sublayer.name == name)
+        op = replace(op, **changes)
         assembly = Assembly(ops, weights_of(one), one.plan.width, one.plan.streams)
         slots = Slots(SlotReader.of(one.folder, one.plan.tensors), path)
         width = one.plan.width * (one.plan.streams if isinstance(op, HashedNgram) else 1)
