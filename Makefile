@@ -3,6 +3,7 @@
 #   make check   the inner loop, under a minute
 #   make test    every check
 #   make prove   the long proofs; PART=name runs one
+#   make parity  every family's logits against other libraries, where they are installed, and against float64
 #   make bench   the benchmarks, each with its least figures; PART=name runs one
 #   make mutate  how many planted faults the tests notice
 
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 RUN := PYTHONPATH=.pkg:. $(BIN)/python
 DEMO := $(BIN)/tensorfold serve demo --port $(PORT) $(if $(RECALL),--recall-dir '$(RECALL)')
 
-.PHONY: demo check test prove bench mutate clean
+.PHONY: demo check test parity prove bench mutate clean
 
 # At a terminal the server is the only one that Ctrl-C reaches, so that make ends with the server's own exit code.
 demo: $(VENV)/.ready-demo
@@ -26,6 +27,10 @@ check: $(VENV)/.ready-test
 
 test: $(VENV)/.ready-test
 	@$(RUN) -m tests.gate
+
+parity: $(VENV)/.ready-test
+	@$(RUN) -m tests.adapters.mlx.parity.live
+	@$(RUN) -m tests.adapters.mlx.parity.families
 
 prove: $(VENV)/.ready-test
 	@$(RUN) -m tests.prove $(if $(PART),--part $(PART))

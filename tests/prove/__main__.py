@@ -11,6 +11,8 @@ PARTS = {
     "core": [sys.executable, "-m", "tests.prove.core"],
     "recall": [sys.executable, "-m", "tests.prove.recall"],
     "parity": [sys.executable, "-m", "tests.adapters.mlx.parity.live"],
+    "families_parity": [sys.executable, "-m", "tests.adapters.mlx.parity.families"],
+    "families": [sys.executable, "-m", "tests.prove.families"],
     "leaving": [sys.executable, "-m", "tests.prove.leaving"],
     "hostile": [sys.executable, "-m", "tests.prove.hostile"],
     "verify": [sys.executable, "-m", "tests.prove.verify"],

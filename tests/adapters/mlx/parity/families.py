@@ -1,139 +1,122 @@
-"""Tiny checkpoints of listed families as published and as converted, their logits by transformers and mlx-lm, kept.
+"""Every family's tiny checkpoints through this backend, held against transformers, mlx-lm and our float64 reference.
 
-`python -m tests.adapters.mlx.parity.families` makes the kept logits anew, where both libraries are installed. Past 72
-positions every window, ring and convolution of the tiny configs is full and every block of keys has been crossed.
+`python -m tests.adapters.mlx.parity.families` compares every position with the libraries, run here and now where they
+are installed and by their kept logits where not; `make parity` does so after the Llamas. Rows come as the whole
+prompt, in windows and one by one, in numpy and through MLX.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import json
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.adapters.mlx.parity.oracles import WANTED, lacking
-from tests.synthetic.plan_checkpoints import LAYOUTS, write_checkpoint
-from tests.synthetic.tiny_configs import tiny
+from tensorfold.adapters.mlx.forward import Forward
+from tensorfold.adapters.mlx.rows import RowOps
+from tensorfold.adapters.mlx.rows_cpu import CpuRows
+from tensorfold.adapters.mlx.rows_library import LibraryRows
+from tensorfold.application.settings import DraftSettings
+from tensorfold.domain.windows import chain
+from tests.adapters.mlx.tiny_families import TinyFamily
+from tests.reference import oracles
+from tests.reference.golden import kept
+from tests.reference.parity_cases import CASES, LARGEST, POSITIONS, Case
+from tests.reference.reference_model import ReferenceModel
 
-Logits = NDArray[np.float32]
-TOKENS, VOCABULARY = 76, 64
-FOLDER = Path(__file__).parent / "golden" / "families"
-_ABOUT = FOLDER / "about.json"
+Logits = NDArray[Any]
+WAYS = {"whole prompt": oracles.TOKENS, "windows of 16": 16, "one by one": 1}
+REFERENCE = "float64"
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyCase:
-    """One checkpoint in one published form; `fields` are what its oracle's config needs beside the checkpoint's own."""
+@dataclass(slots=True)
+class Compared:
+    """One family against one oracle over all cases, ways and devices."""
 
-    family: str
-    form: str
-    oracle: str
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    largest: float = 0.0
+    flips: int = 0
+    rows: int = 0
+
+    def take(self, ours: Logits, theirs: Logits) -> None:
+        """Compare the same positions of both."""
+        self.largest = max(self.largest, float(np.abs(ours.astype(np.float64) - theirs).max()))
+        self.flips += int((ours.argmax(axis=1) != theirs.argmax(axis=1)).sum())
+        self.rows += len(ours)
 
     @property
-    def name(self) -> str:
-        """The name of its kept logits."""
-        return f"{self.family}_{self.form}"
-
-    def tokens(self) -> NDArray[np.int64]:
-        """The ids that are fed."""
-        return (np.random.Generator(np.random.PCG64(11)).random(TOKENS) * VOCABULARY).astype(np.int64)
-
-    def write(self, folder: Path) -> Path:
-        """The checkpoint: dense float32 as first published, in codes as converted."""
-        quantization = None if self.form == "hf" else LAYOUTS[self.family]
-        config = tiny(self.family, vocab_size=VOCABULARY)
-        return write_checkpoint(folder, config, seed=3, form=self.form, quantization=quantization)
-
-    def theirs(self, folder: Path) -> Logits:
-        """The oracle's logits [T, V] in float32."""
-        path = self.write(folder) / "config.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | dict(self.fields)))
-        return _by_transformers(folder, self.tokens()) if self.oracle == "transformers" else _by_mlx_lm(folder, self)
+    def holds(self) -> bool:
+        """Whether every logit was close and every best token the same."""
+        return self.largest <= LARGEST and self.flips == 0
 
 
-CASES = (
-    # transformers clamps time steps from below in its many-row path alone, so its least step is set to none.
-    FamilyCase("nemotron_h", "hf", "transformers", {"architectures": ["NemotronHForCausalLM"], "time_step_min": 1e-9}),
-    FamilyCase("nemotron_h", "mlx", "mlx_lm"),
-    FamilyCase("gemma4", "hf", "transformers", {"architectures": ["Gemma4ForCausalLM"]}),
-    FamilyCase("gemma4", "mlx", "mlx_lm", {"vocab_size": VOCABULARY}),
-    FamilyCase("qwen3_5", "hf", "transformers", {"architectures": ["Qwen3_5ForCausalLM"]}),
-    FamilyCase("qwen3_5", "mlx", "mlx_lm"),
-)
+def devices(case: Case) -> dict[str, RowOps[Any]]:
+    """The ways in which a case's rows are computed in float32.
+
+    Over dense half-precision matrices as stored rows are rounded to their dtype, which is no float32 arithmetic.
+    """
+    made: dict[str, RowOps[Any]] = {"rows": CpuRows(), "library": LibraryRows("float32")}
+    return made | ({"stored": CpuRows(unpack=False)} if case.affine or case.dtype == "F32" else {})
 
 
-def kept(case: FamilyCase) -> Logits:
-    """The logits that were kept."""
-    with np.load(FOLDER / f"{case.name}.npz") as file:
-        logits: Logits = file["logits"]
-        return logits
+def ours(case: Case, folder: Path, ops: RowOps[Any]) -> Iterator[tuple[str, Logits]]:
+    """Logits [T, V] of the written checkpoint, in every way."""
+    forward = TinyFamily(folder, case.plan).forward(ops, DraftSettings(mtp_drafts=0))
+    for way, rows in WAYS.items():
+        yield way, _read(forward, oracles.tokens(), rows)
 
 
-def digest(folder: Path) -> str:
-    """SHA-256 of a checkpoint's config and weights: kept logits of other bytes prove nothing."""
-    found = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.suffix == ".safetensors" or path.name == "config.json":
-            found.update(path.name.encode() + path.read_bytes())
-    return found.hexdigest()
+def _read(forward: Forward[Any], tokens: list[int], rows: int) -> Logits:
+    lane = forward.open(len(tokens))
+    parts = []
+    for at in range(0, len(tokens), rows):
+        part = tokens[at : at + rows]
+        parts.append(forward.logits(lane, chain(part[0], part[1:])))
+        lane.keep(tuple(range(len(part))))
+    return np.concatenate(parts)
 
 
-def digests() -> Mapping[str, str]:
-    """Each checkpoint's digest when its logits were made."""
-    found: dict[str, str] = json.loads(_ABOUT.read_text())["checkpoints"]
-    return found
-
-
-def _by_transformers(folder: Path, tokens: NDArray[np.int64]) -> Logits:
-    torch = importlib.import_module("torch")
-    models = importlib.import_module("transformers").AutoModelForCausalLM
-    model, told = models.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
-    )
-    if any(told[kind] for kind in ("missing_keys", "mismatched_keys")):
-        raise ValueError(f"transformers does not find all of {folder.name}: {told}")
-    with torch.no_grad():
-        made: Logits = model(torch.tensor(tokens)[None]).logits[0].numpy()
-    return made
-
-
-def _by_mlx_lm(folder: Path, case: FamilyCase) -> Logits:
-    import mlx.core as mx
-    from mlx.utils import tree_map
-
-    model, _ = importlib.import_module("mlx_lm.utils").load_model(folder)
-
-    def widened(value: mx.array) -> mx.array:
-        return value.astype(mx.float32) if mx.issubdtype(value.dtype, mx.floating) else value
-
-    model.update(tree_map(widened, model.parameters()))
-    return np.array(model(mx.array(case.tokens())[None])[0].astype(mx.float32))
+def theirs(case: Case, folder: Path, *, live: bool) -> Mapping[str, tuple[list[int], Logits]]:
+    """Each oracle's positions and logits there; the float64 reference knows them all."""
+    model = ReferenceModel.load(folder, case.plan)
+    every = list(range(oracles.TOKENS))
+    found = {REFERENCE: (every, model.logits(oracles.tokens()))}
+    if live:
+        made = oracles.logits(case.family, folder)
+        return found | {name: (every, rows) for name, rows in made.items() if name in case.oracles}
+    return found | {name: (list(POSITIONS), rows) for name, rows in kept(case.name).items() if name != "mtp"}
 
 
 def main() -> int:
-    """Write every case's logits."""
-    reason = lacking()
-    if reason is not None:
-        print(reason)
-        return 1
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    made = {}
+    """0 when every family agrees with every oracle."""
+    reason = oracles.lacking()
+    table: dict[tuple[str, str], Compared] = {}
     for case in CASES:
         with tempfile.TemporaryDirectory() as scratch:
-            made[case.name] = digest(case.write(Path(scratch) / "ours"))
-            np.savez_compressed(FOLDER / f"{case.name}.npz", logits=case.theirs(Path(scratch) / "theirs"))
-    _ABOUT.write_text(json.dumps({"oracles": dict(WANTED.values()), "checkpoints": made}, indent=1) + "\n")
-    print(f"{len(CASES)} cases, {sum(path.stat().st_size for path in FOLDER.iterdir()):,} bytes")
-    return 0
+            folder = case.write(Path(scratch))
+            expected = theirs(case, folder, live=reason is None)
+            for ops in devices(case).values():
+                for _, logits in ours(case, folder, ops):
+                    for oracle, (positions, rows) in expected.items():
+                        table.setdefault((case.family, oracle), Compared()).take(logits[positions], rows)
+                ops.close()
+    for (family, oracle), compared in sorted(table.items()):
+        print(
+            f"{family:12} {oracle:13} largest difference {compared.largest:.1e}, {compared.flips} of "
+            f"{compared.rows:,} best tokens differ{'' if compared.holds else '   FAILED'}"
+        )
+    failed = [" ".join(name) for name, compared in table.items() if not compared.holds]
+    source = "run here" if reason is None else f"kept logits of {len(POSITIONS)} positions, since {reason}"
+    print(
+        f"parity of families {'holds' if not failed else 'FAILED: ' + ', '.join(failed)}: {len(CASES)} checkpoints, "
+        f"{oracles.TOKENS} positions, {len(WAYS)} ways, in numpy and through MLX; libraries {source}; largest "
+        f"difference {max(c.largest for c in table.values()):.1e} (limit {LARGEST:.0e})"
+    )
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
