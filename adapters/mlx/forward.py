@@ -61,6 +61,8 @@ class LaneState(Generic[A]):
         try:
             tapped = {layer: self.ops.pick(stream, places) for layer, stream in rows.tapped.items()}
             head.absorb(Kept(tuple(rows.tokens[row] for row in path), tapped))
+            # A head that is not asked for drafts would otherwise leave its graph to grow from round to round.
+            self.ops.start(*head.buffers())
         except Exception:
             # What a head cannot take in costs its drafts on this lane and nothing else.
             self.head = None

@@ -190,8 +190,8 @@ class RowOps(Protocol[A]):
         """Wait until these states are computed."""
         ...
 
-    def start(self, rows: A) -> None:
-        """Begin computing, where the device runs beside the host."""
+    def start(self, *rows: A) -> None:
+        """Begin computing these, where the device runs beside the host."""
         ...
 
     def host(self, rows: A) -> NDArray[np.float32]:

@@ -257,7 +257,7 @@ class CpuRows:
     def settle(self, states: Sequence[Buffered[Rows]]) -> None:
         """Nothing: states are computed as they are written."""
 
-    def start(self, rows: Rows) -> None:
+    def start(self, *rows: Rows) -> None:
         """Nothing: rows are computed as they are asked for."""
 
     def host(self, rows: Rows) -> NDArray[np.float32]:

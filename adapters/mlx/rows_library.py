@@ -291,9 +291,9 @@ class LibraryRows:
         """Evaluate the buffers, so that graphs do not grow from slice to slice."""
         mx.eval([buffer for state in states for buffer in state.buffers()])
 
-    def start(self, rows: mx.array) -> None:
-        """Queue the rows' graph."""
-        mx.async_eval(rows)  # type: ignore[no-untyped-call]
+    def start(self, *rows: mx.array) -> None:
+        """Queue their graphs."""
+        mx.async_eval(*rows)  # type: ignore[no-untyped-call]
 
     def host(self, rows: mx.array) -> NDArray[np.float32]:
         """Wait, and copy to the host."""

@@ -74,9 +74,7 @@ class FamilyWalk:
             walked.kept_lengths.add(len(path))
         self._differs(lanes, serial, walked, str(windows))
 
-    def _differs(
-        self, lanes: list[LaneState[Any]], serial: list[LaneState[Any]], walked: Walked, after: str
-    ) -> bool:
+    def _differs(self, lanes: list[LaneState[Any]], serial: list[LaneState[Any]], walked: Walked, after: str) -> bool:
         for lane, other in zip(lanes, serial, strict=True):
             for place, (left, right) in enumerate(zip(lane.layers, other.layers, strict=True)):
                 if left.export() != right.export():
@@ -110,5 +108,3 @@ class FamilyWalk:
 
     def _ids(self, count: int) -> list[int]:
         return [self._random.randrange(self._vocabulary) for _ in range(count)]
-
-
