@@ -42,11 +42,19 @@ BEST = MetalKernel(
   for (int shift = 24; shift >= 0; shift -= 8) {
     if (thread_index < 256) atomic_store_explicit(&bins[thread_index], 0u, memory_order_relaxed);
     threadgroup_barrier(mem_flags::mem_threadgroup);
+    // Most values of a first pass fall into few bins: a thread counts a run of equals itself.
+    uint run_bin = 0u, run = 0u;
     for (int i = thread_index; i < length; i += THREADS) {
-      const uint bits = ordered(float(scores[start + i]));
-      const bool counted = shift == 24 || (bits >> (shift + 8)) == (prefix >> (shift + 8));
-      if (counted) atomic_fetch_add_explicit(&bins[(bits >> shift) & 255u], 1u, memory_order_relaxed);
+      const uint bits = ordered(float(scores[start + i])), bin = (bits >> shift) & 255u;
+      if (shift < 24 && (bits >> (shift + 8)) != (prefix >> (shift + 8))) continue;
+      if (bin != run_bin) {
+        atomic_fetch_add_explicit(&bins[run_bin], run, memory_order_relaxed);
+        run_bin = bin;
+        run = 0u;
+      }
+      run++;
     }
+    atomic_fetch_add_explicit(&bins[run_bin], run, memory_order_relaxed);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (thread_index == 0) {
       uint left = wanted, bin = 255u;

@@ -1,10 +1,13 @@
 // Metal's scalar and vector types. Arithmetic on half and bfloat rounds after every operation; a float becomes one only
 // where the code says so, which Metal's own rules ask for bfloat.
 #pragma once
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+
+// The compiler's own functions stand for <cmath>: reading that header would take longer than compiling a body.
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
 
 using uint = unsigned int;
 using ushort = unsigned short;
