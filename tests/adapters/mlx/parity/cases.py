@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tests.synthetic.llama_checkpoints import Layout, TinyLlama
 
-TOKENS = 48
+TOKENS = 72
 LARGEST = 1e-4
 
 

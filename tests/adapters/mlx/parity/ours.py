@@ -18,6 +18,7 @@ from tensorfold.adapters.mlx.runtime import current
 from tensorfold.application.loading import describe
 from tensorfold.domain.windows import chain
 from tests.adapters.mlx.parity.cases import Case
+from tests.adapters.mlx.reference_decoder import ReferenceDecoder
 
 Logits = NDArray[np.float32]
 WINDOW = 16
@@ -42,20 +43,27 @@ def forward_of(folder: Path, ops: RowOps[Any]) -> Forward[Any]:
     return Forward(loading.decoder(ops))
 
 
-def by_us(case: Case, folder: Path, ops: RowOps[Any]) -> Logits:
-    """Logits [T, V]: windows of 16 rows, kept one after another."""
+def by_us(case: Case, folder: Path, ops: RowOps[Any], rows: int = WINDOW) -> Logits:
+    """Logits [T, V]: windows of so many rows, kept one after another."""
     forward = forward_of(case.shape.write(folder), ops)
     tokens = case.tokens().tolist()
     lane = forward.open(len(tokens))
     parts = []
-    for at in range(0, len(tokens), WINDOW):
-        part = tokens[at : at + WINDOW]
+    for at in range(0, len(tokens), rows):
+        part = tokens[at : at + rows]
         parts.append(forward.logits(lane, chain(part[0], part[1:])))
         lane.keep(tuple(range(len(part))))
     return np.concatenate(parts)
 
 
-def differences(ours: Logits, theirs: Logits) -> tuple[float, int]:
+def by_float64(case: Case) -> NDArray[np.float64]:
+    """Logits [T, V] of the plain float64 decoder, which knows no cache."""
+    tokens = case.tokens().tolist()
+    seen = [tuple(range(row + 1)) for row in range(len(tokens))]
+    return ReferenceDecoder(case.shape).logits(tokens, list(range(len(tokens))), seen)
+
+
+def differences(ours: Logits, theirs: NDArray[Any]) -> tuple[float, int]:
     """The largest difference of a logit, and the positions whose best token differs."""
     largest = float(np.abs(ours.astype(np.float64) - theirs.astype(np.float64)).max())
     return largest, int((ours.argmax(axis=1) != theirs.argmax(axis=1)).sum())
