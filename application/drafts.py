@@ -171,7 +171,11 @@ class Drafting:
         width = self._limits.chain_width if offer.parents is None else self._limits.tree_width
         if any(type(token) is not int for token in offer.tokens):
             raise TypeError("a draft is not an int")
-        return sound(offer, self._limits.vocabulary, min(limit, width - 1 - len(stream.forced)))
+        usable = sound(offer, self._limits.vocabulary, min(limit, width - 1 - len(stream.forced)))
+        if usable is None or stream.constraint is None:
+            return usable
+        # What the grammar rejects could not be drawn, so it is not worth a row.
+        return usable.only(stream.constraint.fitting(stream.forced, usable.tokens, usable.parents))
 
     # -- after the round -----------------------------------------------------------------------------------------
 

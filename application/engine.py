@@ -145,12 +145,7 @@ class Engine:
 
     def _launch(self, group: list[_Turn]) -> tuple[Ticket, Draws]:
         """Launch a group's rows and wait for their draws; lanes stand as they stood when it raises."""
-        batch = RoundBatch(
-            tuple(
-                LaneWindow(t.live.lane, t.live.stream.absorbed, t.window, t.live.stream.sampling, audit=t.live.audit)
-                for t in group
-            )
-        )
+        batch = RoundBatch(tuple(_asked(turn.live, turn.window) for turn in group))
         rows = batch.rows
         began = self.flight.depart("round", self._curve.ms(rows))
         try:
@@ -224,6 +219,13 @@ class Engine:
             self._lanes.rebuild(turn.live)
         except Exception as fault:
             turn.committed, turn.fault = None, fault
+
+
+def _asked(live: Live, window: Window) -> LaneWindow:
+    """A stream's rows as the model takes them; a constrained one's each with the tokens that it may draw."""
+    stream = live.stream
+    masks = None if stream.constraint is None else stream.constraint.masks(window)
+    return LaneWindow(live.lane, stream.absorbed, window, stream.sampling, masks, live.audit)
 
 
 def _take_prints(group: Sequence[_Turn], draws: Draws, paths: Sequence[Path]) -> None:

@@ -16,6 +16,7 @@ from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.drafting.sources import DraftSource
 from tensorfold.domain.gates.gate import Gate
 from tensorfold.domain.gates.stop_strings import StopStrings
+from tensorfold.domain.gates.thinking_budget import ThinkingBudget
 from tensorfold.domain.streams import Stream
 
 _NUMBERS = itertools.count(1)
@@ -81,7 +82,7 @@ class StreamFactory:
     def __init__(self, *, context: int, max_tokens: int, stop_ids: frozenset[int], token_bytes: TokenBytes) -> None:
         self.context = context
         self.max_tokens = max_tokens
-        self._stop_ids = stop_ids
+        self.stop_ids = stop_ids
         self._token_bytes = token_bytes
 
     def check(self, request: GenerationRequest) -> None:
@@ -101,6 +102,10 @@ class StreamFactory:
         gates: list[Gate] = []
         if request.stops:
             gates.append(StopStrings(self.shown_bytes(request), request.stops, request.splitter()))
+        thoughts = request.splitter()
+        if request.thinking_budget and request.thought_close and thoughts is not None:
+            shown = self.shown_bytes(request)
+            gates.append(ThinkingBudget(shown, thoughts, request.thinking_budget, request.thought_close))
         return Stream(
             request.prompt,
             max_tokens=self.reply_limit(request),
@@ -108,6 +113,7 @@ class StreamFactory:
             stop_ids=self._ends(request),
             gates=gates,
             drafts=request.draft,
+            constraint=None if request.constraint is None else request.constraint.copy(),
         )
 
     def shown_bytes(self, request: GenerationRequest) -> TokenBytes:
@@ -122,4 +128,4 @@ class StreamFactory:
     def _ends(self, request: GenerationRequest) -> frozenset[int]:
         if request.ignore_eos:
             return frozenset()
-        return self._stop_ids if request.stop_ids is None else request.stop_ids
+        return self.stop_ids if request.stop_ids is None else request.stop_ids

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tensorfold.domain.conversation.thoughts import ThoughtMarks, ThoughtSplitter
+from tensorfold.domain.gates.constraint import Constraint
 from tensorfold.domain.sampling import Sampling
 
 
@@ -19,6 +20,8 @@ class GenerationRequest:
     `label` names who asked in logs; `background` yields its place in the queue to foreground requests. `stop_ids`
     replaces the model's end tokens and `audit` asks for fingerprints of the rows: both are for proofs. `marks` are
     special ids that are text of this reply, `thoughts` tell its reasoning, which stops do not search, from its answer.
+    Reasoning of `thinking_budget` tokens (0: no limit) is ended with the ids of `thought_close`. `constraint` is the
+    reply's grammar at its start.
     """
 
     prompt: tuple[int, ...]
@@ -35,6 +38,9 @@ class GenerationRequest:
     marks: frozenset[int] = frozenset()
     thoughts: ThoughtMarks | None = None
     in_thought: bool = False
+    thinking_budget: int = 0
+    thought_close: tuple[int, ...] = ()
+    constraint: Constraint | None = None
 
     def splitter(self) -> ThoughtSplitter | None:
         """What tells thought from answer at the reply's start; None when all of it is answer."""

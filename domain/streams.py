@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensorfold.domain.gates.constraint import Constraint
 from tensorfold.domain.gates.gate import Cut, Finish, Gate, earliest_cut
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.verification import Acceptance
@@ -39,12 +40,14 @@ class Stream:
 
     `tokens` are both together, append-only; the last one is pending: part of the reply, not yet in the lane's state.
     `absorbed` counts the tokens in the lane's state. `forced` tokens are settled by a gate and join the reply when the
-    next window has fed them behind the pending token. `drafts` False asks for one row a round.
+    next window has fed them behind the pending token. `drafts` False asks for one row a round. `constraint` is the
+    grammar of the reply, behind the last token, if it has one.
     """
 
     __slots__ = (
         "_gates",
         "absorbed",
+        "constraint",
         "drafts",
         "emitted_count",
         "finish",
@@ -65,6 +68,7 @@ class Stream:
         stop_ids: frozenset[int],
         gates: Sequence[Gate] = (),
         drafts: bool = True,
+        constraint: Constraint | None = None,
     ) -> None:
         if not prompt:
             raise ValueError("a stream needs a prompt of at least one token")
@@ -80,6 +84,7 @@ class Stream:
         self.absorbed = 0
         self.forced: tuple[int, ...] = ()
         self.finish: Finish | None = None
+        self.constraint = constraint
         self._gates = tuple(gates)
 
     @property
@@ -114,7 +119,8 @@ class Stream:
     def commit(self, window: Window, acceptance: Acceptance) -> Committed:
         """Add a verified window's tokens to the reply, up to where it ends or a gate cuts.
 
-        Raises ValueError, and changes nothing, when the window is not the next one of this stream.
+        Raises ValueError, and changes no token, when the window is not the next one of this stream or a token does not
+        fit its grammar.
         """
         run = self._run(window, acceptance)
         room = self.max_tokens - self.emitted_count
@@ -129,6 +135,9 @@ class Stream:
             cut = earliest_cut(self._gates, run)
             if cut is not None:
                 run, finish, stop, forced = self._apply(cut, run, room)
+        if self.constraint is not None:
+            self.constraint = self.constraint.advanced(run)
+        if self._gates:
             for gate in self._gates:
                 gate.observe(run)
         self.tokens += run

@@ -48,6 +48,19 @@ class Proposal:
         parents = None if self.parents is None else self.parents[:count]
         return Proposal(self.source, self.tokens[:count], self.chances[:count], parents, self.graft)
 
+    def only(self, kept: Sequence[int]) -> Proposal | None:
+        """The drafts of these indices, ascending, each with its parent among them; None when there are none."""
+        if not kept:
+            return None
+        if len(kept) == len(self.tokens):
+            return self
+        parents = self.parents
+        if parents is not None:
+            rows = {0: 0} | {index + 1: row for row, index in enumerate(kept, start=1)}
+            parents = tuple(rows[parents[index]] for index in kept)
+        tokens, chances = tuple(self.tokens[i] for i in kept), tuple(self.chances[i] for i in kept)
+        return Proposal(self.source, tokens, chances, parents, self.graft)
+
 
 @dataclass(frozen=True, slots=True)
 class Widths:
