@@ -1,1 +1,1 @@
-"""Which spans a prompt is absorbed in."""
+"""Where a prompt may be cut, which of its states are kept, and which kept state a prompt resumes from."""
