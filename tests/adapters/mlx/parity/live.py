@@ -43,8 +43,8 @@ def main() -> int:
         package = WANTED[name][0] if name in WANTED else name
         version = f" {versions[package]}" if package in versions else ""
         print(
-            f"llama        {package + version:20} largest difference {largest:.1e}, {other} of {compared:,} best tokens "
-            "differ"
+            f"llama        {package + version:20} largest difference {largest:.1e}, {other} of {compared:,} best "
+            "tokens differ"
         )
     worst, flips = max(row[0] for row in table.values()), sum(row[1] for row in table.values())
     holds = worst <= LARGEST and flips == 0
