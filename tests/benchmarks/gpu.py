@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PARTS = ("ceilings", "check", "matmul")
+PARTS = ("ceilings", "check", "matmul", "between")
 # Least figures: milliseconds for all products of a 27B token, then how much longer other row counts may take.
 MOST_MS = 4.7
 MOST_LONGER = {8: 1.03, 16: 1.25, 32: 1.8, 64: 2.2}
@@ -56,6 +56,19 @@ def matmul(folder: Path) -> tuple[dict[str, object], bool]:
     return {"read": read, "found": found}, met
 
 
+def between(folder: Path) -> tuple[dict[str, object], bool]:
+    """What is between the products: Triton's kernels."""
+    from tests.benchmarks import gpu_between
+
+    failed = gpu_between.check()
+    found = gpu_between.measure()
+    print(
+        f"{len(failed)} checks failed {failed}; one row: "
+        + ", ".join(f"{k} {v[1] * 1e6:.1f} us" for k, v in found.items())
+    )
+    return {"failed": failed, "seconds": found}, not failed
+
+
 def commit() -> str:
     """The commit measured, or nothing known."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
@@ -71,7 +84,7 @@ def main() -> int:
     words.add_argument("--require", action="store_true", help="fail when a least figure is missed")
     given = words.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    run = {"ceilings": ceilings, "check": check, "matmul": matmul}[given.part]
+    run = {"ceilings": ceilings, "check": check, "matmul": matmul, "between": between}[given.part]
     found, met = run(given.cubins or given.out / "cubins")
     import torch  # type: ignore[import-not-found, unused-ignore]
 

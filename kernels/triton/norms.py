@@ -1,0 +1,91 @@
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,import-not-found,no-untyped-call,unused-ignore"
+"""RMS norm fused with the residual sum, and gates: one program a row, a row reduced whole and in one fixed layout.
+
+Sums are float32; what is written is rounded once. A row's layout follows its width alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+Tensor = Any  # a torch tensor on the device
+
+
+@triton.jit
+def _add_norm(x, residual, weight, out, total, width, eps, has_residual: tl.constexpr, block: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.arange(0, block)
+    inside = place < width
+    value = tl.load(x + row * width + place, mask=inside, other=0.0).to(tl.float32)
+    if has_residual:
+        value += tl.load(residual + row * width + place, mask=inside, other=0.0).to(tl.float32)
+        rounded = value.to(total.dtype.element_ty)
+        tl.store(total + row * width + place, rounded, mask=inside)
+        value = rounded.to(tl.float32)  # the norm reads what later layers will read
+    scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) / width + eps)
+    learnt = tl.load(weight + place, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + row * width + place, (value * scale * learnt).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _gated_silu(both, out, width, block: tl.constexpr):
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    place = part * block + tl.arange(0, block)
+    inside = place < width
+    gate = tl.load(both + row * 2 * width + place, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(both + row * 2 * width + width + place, mask=inside, other=0.0).to(tl.float32)
+    opened = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(out + row * width + place, opened.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _gated_norm(mixed, gate, weight, out, width, groups, eps, gate_first: tl.constexpr, block: tl.constexpr):
+    row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    place = tl.arange(0, block)
+    inside = place < width
+    at = (row * groups + group) * width + place
+    value = tl.load(mixed + at, mask=inside, other=0.0).to(tl.float32)
+    z = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
+    opened = z / (1.0 + tl.exp(-z))
+    if gate_first:  # the weight spans all groups
+        value *= opened
+        learnt = tl.load(weight + group * width + place, mask=inside, other=0.0).to(tl.float32)
+    else:  # every group, a head, shares the weight
+        learnt = tl.load(weight + place, mask=inside, other=0.0).to(tl.float32)
+    result = value * (1.0 / tl.sqrt(tl.sum(value * value, 0) / width + eps)) * learnt
+    if not gate_first:
+        result *= opened
+    tl.store(out + at, result.to(out.dtype.element_ty), mask=inside)
+
+
+def _warps(width: int) -> int:
+    return 4 if width <= 2048 else 8
+
+
+def add_norm(x: Tensor, residual: Tensor | None, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> None:
+    """`out` [R, K] = RMS norm of x + residual times `weight` [K]; `total` gets the sum, when there is a residual."""
+    rows, width = x.shape
+    block = triton.next_power_of_2(width)
+    other = x if residual is None else residual
+    _add_norm[(rows,)](x, other, weight, out, total, width, eps, residual is not None, block, num_warps=_warps(width))
+
+
+def gated_silu(both: Tensor, out: Tensor) -> None:
+    """`out` [R, F] = silu(gate) * up of rows [R, 2 F] that hold the gate first."""
+    rows, width = out.shape
+    _gated_silu[(rows, triton.cdiv(width, 1024))](both, out, width, 1024, num_warps=4)
+
+
+def gated_norm(
+    mixed: Tensor, gate: Tensor, weight: Tensor, out: Tensor, groups: int, eps: float, gate_first: bool
+) -> None:
+    """Rows [R, groups * W] normed in groups, with silu(gate) before the norm (Mamba-2) or behind it (delta net).
+
+    `weight` is [groups * W] when the gate comes first, else [W] for every group.
+    """
+    rows, width = mixed.shape[0], mixed.shape[1] // groups
+    block = triton.next_power_of_2(width)
+    _gated_norm[(rows, groups)](mixed, gate, weight, out, width, groups, eps, gate_first, block, num_warps=4)

@@ -1,0 +1,156 @@
+"""The Triton kernels on the card: the checks of `tests/kernels/triton`, then times at true geometry by row count.
+
+Times are of one launch in a graph of many, over data that partly stays in the cache, as in a decoded token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.kernels.triton.attention import PARTITION, attend_rows
+from tensorfold.kernels.triton.norms import add_norm, gated_silu
+from tensorfold.kernels.triton.recurrent import COMMIT, delta_rows, mamba2_rows
+from tensorfold.kernels.triton.routers import route_rows
+from tests.benchmarks.gpu_device import captured, seconds
+from tests.kernels.triton import checks
+
+ROWS = (1, 2, 4, 8, 16, 64)
+LAYERS = 20  # states, or launches, in a timed graph
+Run = Callable[[int], Callable[[], None]]
+
+
+def half(*shape: int) -> Any:
+    """bf16 noise on the card."""
+    return torch.randn(shape, device="cuda").bfloat16()
+
+
+def many(run: Callable[[], None]) -> Callable[[], None]:
+    """`run` as often as there are layers."""
+
+    def runs() -> None:
+        for _ in range(LAYERS):
+            run()
+
+    return runs
+
+
+def schedule(rows: int) -> Any:
+    """One lane: `rows` steps, the first of them a replayed and committed row."""
+    steps = [[0, -1, COMMIT], *([1 + i, i, 0] for i in range(rows))]
+    return torch.tensor([steps], dtype=torch.int32, device="cuda")
+
+
+def delta(rows: int) -> Callable[[], None]:
+    """48 value heads of 128 x 128 in 20 layers, one lane."""
+    states = torch.randn(LAYERS, 1, 48, 128, 128, device="cuda")
+    mixed, small = half(1, rows + 1, 10240), torch.rand(1, rows + 1, 48, device="cuda")
+    steps, counts = schedule(rows), torch.tensor([rows + 1], dtype=torch.int32, device="cuda")
+    out = torch.empty(rows, 48, 128, device="cuda", dtype=torch.bfloat16)
+
+    def run() -> None:
+        for layer in range(LAYERS):
+            delta_rows(states[layer], mixed, -small, small, steps, counts, out, 16, 1e-6)
+
+    return run
+
+
+def mamba2(rows: int) -> Callable[[], None]:
+    """64 heads of 64 x 128 in 20 layers, one lane."""
+    states = torch.randn(LAYERS, 1, 64, 64, 128, device="cuda")
+    mixed, small = half(1, rows + 1, 6144), torch.rand(1, rows + 1, 64, device="cuda")
+    log, steps = torch.zeros(64, device="cuda"), schedule(rows)
+    counts = torch.tensor([rows + 1], dtype=torch.int32, device="cuda")
+    out = torch.empty(rows, 64, 64, device="cuda", dtype=torch.bfloat16)
+
+    def run() -> None:
+        for layer in range(LAYERS):
+            mamba2_rows(states[layer], mixed, small, log, log, steps, counts, out, 8)
+
+    return run
+
+
+def attention(keys: int) -> Run:
+    """24 heads over 4 key heads of 256, each row reading `keys` keys of its lane."""
+
+    def make(rows: int) -> Callable[[], None]:
+        pages, parts = keys // 512 + 1, keys // PARTITION + 1
+        shape = (LAYERS // 4, pages, 512, 4, 256)
+        key_pages, value_pages = half(*shape), half(*shape)
+        table = torch.arange(pages, dtype=torch.int32, device="cuda")[None]
+        query, path = half(rows, 24, 256), torch.zeros(rows, 1, dtype=torch.int32, device="cuda")
+        lanes, length = torch.zeros(rows, dtype=torch.int32, device="cuda"), torch.full_like(path[:, 0], keys)
+        small = [torch.empty(rows, 24, parts, device="cuda") for _ in range(2)]
+        scratch = (small[0], small[1], torch.empty(rows, 24, parts, 256, device="cuda"))
+        out = torch.empty_like(query)
+
+        def run() -> None:
+            for layer in range(LAYERS):
+                at = layer % len(key_pages)
+                attend_rows(
+                    query, key_pages[at], value_pages[at], table, lanes, length, length, path, scratch, out, 1 / 16
+                )
+
+        return run
+
+    return make
+
+
+def norm(rows: int) -> Callable[[], None]:
+    """Residual sum and norm of 5,120 numbers."""
+    x, other, weight = half(rows, 5120), half(rows, 5120), half(5120)
+    out, total = torch.empty_like(x), torch.empty_like(x)
+    return many(lambda: add_norm(x, other, weight, out, total, 1e-6))
+
+
+def gate(rows: int) -> Callable[[], None]:
+    """silu(gate) * up of 17,408 numbers."""
+    both, out = half(rows, 34816), half(rows, 17408)
+    return many(lambda: gated_silu(both, out))
+
+
+def router(rows: int) -> Callable[[], None]:
+    """6 of 128 experts from 2,688 numbers."""
+    x, weight, correction = half(rows, 2688), half(128, 2688), torch.zeros(128, device="cuda")
+    logits = torch.empty(rows, 128, device="cuda")
+    ids = torch.empty(rows, 6, dtype=torch.int32, device="cuda")
+    shares = torch.empty(rows, 6, device="cuda")
+    return many(lambda: route_rows(x, weight, correction, logits, ids, shares, 2.5))
+
+
+KINDS: dict[str, Run] = {
+    "delta": delta,
+    "mamba2": mamba2,
+    "attention 2k": attention(2000),
+    "attention 16k": attention(16000),
+    "norm": norm,
+    "gate": gate,
+    "router": router,
+}
+
+
+def measure() -> dict[str, dict[int, float]]:
+    """Seconds a launch by kernel and row count."""
+    found: dict[str, dict[int, float]] = {}
+    for name, make in KINDS.items():
+        found[name] = {rows: seconds(captured(make(rows)).replay) / LAYERS for rows in ROWS}
+        print(f"{name:14}" + "  ".join(f"{rows}: {t * 1e6:6.1f} us" for rows, t in found[name].items()), flush=True)
+        torch.cuda.empty_cache()
+    return found
+
+
+def check() -> list[str]:
+    """The names of the checks that failed."""
+    torch.manual_seed(6)
+    failed = []
+    for name, run in vars(checks).items():
+        if not name.startswith("check_"):
+            continue
+        try:
+            run("cuda")
+        except AssertionError as fault:
+            failed.append(f"{name}: {fault}")
+        print(f"{name}: {'failed' if failed and failed[-1].startswith(name + ':') else 'holds'}", flush=True)
+    return failed

@@ -1,0 +1,46 @@
+"""`python -m tests.kernels.triton.compiled 90` compiles every Triton kernel for that card, with no card here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import triton  # type: ignore[import-not-found, unused-ignore]
+from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.kernels.triton import attention, norms, recurrent, routers
+
+HALF, FULL, WORD, LONG = "*bf16", "*fp32", "*i32", "i32"
+# Each argument's type in order; a number is a compile-time constant.
+KERNELS: dict[str, tuple[Any, list[str | int | bool]]] = {
+    "add_norm": (norms._add_norm, [HALF, HALF, HALF, HALF, HALF, LONG, "fp32", True, 8192]),
+    "gated_silu": (norms._gated_silu, [HALF, HALF, LONG, 1024]),
+    "gated_norm": (norms._gated_norm, [HALF, HALF, HALF, HALF, LONG, LONG, "fp32", True, 512]),
+    "delta": (
+        recurrent._delta,
+        [FULL, HALF, FULL, FULL, WORD, WORD, HALF, LONG, LONG, LONG, LONG, LONG, "fp32", 128, 128, 32],
+    ),
+    "mamba2": (
+        recurrent._mamba2,
+        [FULL, HALF, FULL, FULL, FULL, WORD, WORD, HALF, LONG, LONG, LONG, LONG, LONG, 64, 128],
+    ),
+    "conv": (recurrent._conv, [HALF, WORD, HALF, HALF, HALF, LONG, True, 1024]),
+    "part": (
+        attention._part,
+        [*[HALF] * 3, *[WORD] * 5, *[FULL] * 3, "fp32", *[LONG] * 6, 6, 256, 256],
+    ),
+    "merge": (attention._merge, [FULL, FULL, FULL, WORD, HALF, LONG, LONG, LONG, 256, 256]),
+    "logits": (routers._logits, [HALF, HALF, FULL, LONG, LONG, 4, 512]),
+    "choose": (routers._choose, [FULL, FULL, WORD, FULL, LONG, LONG, "fp32", 128]),
+}
+
+if __name__ == "__main__":
+    target = GPUTarget("cuda", int(sys.argv[1]), 32)
+    for name, (kernel, kinds) in KERNELS.items():
+        names = kernel.arg_names
+        assert len(names) == len(kinds), name
+        signature = {n: k if isinstance(k, str) else "constexpr" for n, k in zip(names, kinds, strict=True)}
+        constants = {(i,): kind for i, kind in enumerate(kinds) if not isinstance(kind, str)}
+        source = triton.compiler.ASTSource(kernel, signature, constants)
+        assert triton.compile(source, target=target).asm["cubin"][:4] == b"\x7fELF"
+        print(name, flush=True)
