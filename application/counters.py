@@ -13,6 +13,7 @@ class Counters:
     """Totals since the server started. Times are seconds.
 
     `prompt_tokens` counts a whole prompt when it gets a lane, `filled_tokens` rows of prompts as they are absorbed.
+    `paused` counts streams that memory made wait, `dropped` those that gave their lanes up for it.
     """
 
     requests: int = 0
@@ -28,6 +29,8 @@ class Counters:
     shared_launches: int = 0
     retries: int = 0
     rebuilds: int = 0
+    paused: int = 0
+    dropped: int = 0
     proposer_faults: int = 0
     integrity_faults: int = 0
     prefill_s: float = 0.0

@@ -78,6 +78,8 @@ class Engine:
         self._lanes = Lanes(model, settings, self.flight, self._curve, self.counters, self._log)
         self._turns = TurnOrder(self._limits.max_streams, self._limits.batch_rows)
         self._opened = 0
+        self.relieve: Callable[[], None] = lambda: None
+        """Called before a launch for which memory could not be had is tried again."""
 
     # -- opening and filling -------------------------------------------------------------------------------------
 
@@ -95,8 +97,18 @@ class Engine:
         return self._lanes.fill(live)
 
     def close(self, live: Live) -> None:
-        """Free a stream's lane."""
-        self._lanes.close(live)
+        """Free a stream's lane, if it has one."""
+        if not live.dropped:
+            self._lanes.close(live)
+
+    def drop(self, live: Live) -> None:
+        """Free the lane of a stream that is to go on later; until `resume` and `fill` it takes no round."""
+        self._lanes.drop(live)
+        self.counters.dropped += 1
+
+    def resume(self, live: Live) -> None:
+        """An empty lane for a dropped stream; `fill` makes its state anew. Raises CapacityError when none is left."""
+        self._lanes.resume(live)
 
     # -- the round -----------------------------------------------------------------------------------------------
 
@@ -174,6 +186,8 @@ class Engine:
 
     def _retry_alone(self, group: list[_Turn], fault: Exception) -> None:
         """A launch that failed is tried again, each stream alone and without its drafts; one that still fails ends."""
+        if isinstance(fault, MemoryError):
+            harmless(self.relieve)()
         if len(group) == 1:
             self._retry_serially(group[0], fault)
             return
@@ -195,10 +209,13 @@ class Engine:
         """Apply the acceptance rule to one stream; the rows to keep, none when the stream's own rules raised."""
         stream = turn.live.stream
         try:
-            turn.committed = stream.commit(turn.window, accept(turn.window, drawn, stream.room, stream.stop_ids))
+            accepted = accept(turn.window, drawn, stream.room, stream.stop_ids)
+            turn.committed = stream.commit(turn.window, accepted)
         except Exception as fault:
             turn.fault = fault
             return ()
+        own = turn.committed.tokens == accepted.tokens[: len(turn.committed.tokens)]
+        turn.live.forced = turn.live.forced or turn.window.forced > 0 or not own
         return turn.committed.kept
 
     def _remember(self, group: list[_Turn]) -> None:

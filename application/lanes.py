@@ -1,7 +1,8 @@
 """The lanes of live streams: opened, filled slice by slice, freed, and made anew with the state a stream had.
 
 Knows no draft and no queue. A prompt is absorbed in the chunks that its length plans, each cut only where the model's
-load check allows, so a lane that is made anew gets the very bits it had.
+load check allows, so a lane that is made anew gets the very bits it had. A reply is read again row by row, and what its
+rows draw is held against it: a stream never goes on from a state that is not its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from tensorfold.domain.drafting.costs import RATE, STALL, CostCurve
 from tensorfold.domain.prompts.chunks import plan_chunks, slices
 from tensorfold.domain.streams import Stream
 from tensorfold.domain.windows import chain
+
+
+class ReplayError(Exception):
+    """A reply that was read again did not come out as before: its stream must not go on."""
 
 
 class Lanes:
@@ -39,6 +44,7 @@ class Lanes:
         self._log = log
         self._slice = model.limits.prefill_slice
         self._width = model.limits.chain_width
+        self._draft_context = model.limits.draft_context
         self._row_ms = model.costs.prefill_row_ms
 
     def open(self, stream: Stream) -> Lane:
@@ -59,22 +65,36 @@ class Lanes:
             self._log(f"lane {live.lane} did not close: {fault!r}")
 
     def fill(self, live: Live) -> bool:
-        """Absorb the next slice of a prompt; True when the stream may take rounds."""
-        if live.to_fill > 0:
+        """Absorb the next slice of a prompt, or of a reply read again; True when the stream may take rounds.
+
+        Raises ReplayError when a reply's rows do not draw what they drew before.
+        """
+        if live.filled < len(live.stream.prompt) - 1:
             self._absorb(live, next(live.slices))
-            if live.to_fill == 0:
-                live.stream.absorb_prompt()
-        return live.to_fill == 0
+        elif live.to_fill > 0:
+            self._replay(live)
+        if live.to_fill <= 0 and not live.stream.emitted_count:
+            live.stream.absorb_prompt()
+        return live.to_fill <= 0
+
+    def drop(self, live: Live) -> None:
+        """Free a stream's lane, to be made anew by `resume` and `fill`."""
+        self.close(live)
+        live.dropped, live.filled = True, 0
+        live.replay_to = live.stream.absorbed if live.stream.emitted_count else 0
+
+    def resume(self, live: Live) -> None:
+        """An empty lane for a stream that gave its own up. Raises CapacityError when none is left."""
+        live.lane = self.open(live.stream)
+        live.dropped, live.slices = False, self.slices(live.stream)
 
     def rebuild(self, live: Live) -> None:
-        """A fresh lane with the state the stream had: the prompt in its slices, the reply in forced rows."""
+        """A fresh lane with the state the stream had, made at once."""
         self._counters.rebuilds += 1
-        self.close(live)
-        live.lane = self.open(live.stream)
-        live.filled = 0
-        for span in self.slices(live.stream):
-            self._absorb(live, span)
-        self._feed_reply(live)
+        self.drop(live)
+        self.resume(live)
+        while not self.fill(live):
+            pass
 
     def _absorb(self, live: Live, span: Span) -> None:
         rows = span.stop - span.start
@@ -90,18 +110,26 @@ class Lanes:
         self._counters.filled_tokens += rows
         live.filled = span.stop
 
-    def _feed_reply(self, live: Live) -> None:
-        """Absorb the committed reply up to the pending token, as wide as the model's windows allow."""
-        stream = live.stream
-        at, end = len(stream.prompt) - 1, stream.absorbed
-        while at < end:
-            rows = min(self._width, end - at)
-            window = chain(stream.tokens[at], forced=stream.tokens[at + 1 : at + rows])
-            self._flight.depart("round", self._curve.ms(rows))
-            try:
-                ticket = self._model.launch(RoundBatch((LaneWindow(live.lane, at, window, stream.sampling),)))
-                self._model.collect(ticket)
-                self._model.keep(ticket, [tuple(range(rows))])
-            finally:
-                self._flight.arrive()
-            at += rows
+    def _replay(self, live: Live) -> None:
+        """Absorb the next committed tokens of a reply, as wide as the model's windows allow."""
+        stream, at = live.stream, live.filled
+        rows = min(self._width_at(at), live.replay_to - at)
+        behind = stream.tokens[at + 1 : at + rows]
+        window = chain(stream.tokens[at], forced=behind) if live.forced else chain(stream.tokens[at], behind)
+        self._flight.depart("round", self._curve.ms(rows))
+        try:
+            ticket = self._model.launch(RoundBatch((LaneWindow(live.lane, at, window, stream.sampling),)))
+            (drawn,) = self._model.collect(ticket).tokens
+            if not live.forced and list(drawn) != stream.tokens[at + 1 : at + rows + 1]:
+                self._model.discard(ticket)
+                raise ReplayError(f"rows {at} to {at + rows - 1} drew other tokens than before")
+            self._model.keep(ticket, [tuple(range(rows))])
+        finally:
+            self._flight.arrive()
+        live.filled = at + rows
+
+    def _width_at(self, position: int) -> int:
+        """Rows of a window that keeps its bits there."""
+        if not self._draft_context or position + self._width <= self._draft_context:
+            return self._width
+        return max(1, self._draft_context - position)

@@ -21,19 +21,24 @@ class Live:
     """One stream in the engine; `index` names it to the policies, `slices` are those of its prompt still to absorb.
 
     `head` is what the draft head proposed for the round at hand, out of `lattice` where it gave one; `depth` is what
-    was learned of the head in this stream.
+    was learned of the head in this stream. A stream that gave its lane up is `dropped`: it takes no round until its
+    prompt, and its reply up to `replay_to`, were read again. `forced` once a gate or mask has set a token of the reply,
+    which draws alone would not give again.
     """
 
     __slots__ = (
         "audit",
         "depth",
         "drafts",
+        "dropped",
         "filled",
+        "forced",
         "head",
         "ids",
         "index",
         "lane",
         "lattice",
+        "replay_to",
         "rounds",
         "slices",
         "sources",
@@ -51,6 +56,9 @@ class Live:
         self.audit = False
         self.ids: NDArray[np.int64] = np.asarray(stream.prompt, dtype=np.int64)
         self.filled = 0
+        self.replay_to = 0
+        self.dropped = False
+        self.forced = False
         self.rounds = 0
         self.head: Proposal | None = None
         self.lattice: Lattice | None = None
@@ -59,8 +67,13 @@ class Live:
 
     @property
     def to_fill(self) -> int:
-        """Prompt positions still to absorb before the first round; the last prompt id is left pending."""
-        return len(self.stream.prompt) - 1 - self.filled
+        """Positions still to absorb before a round: the prompt's, whose last id is left pending, or a reply's too."""
+        return max(len(self.stream.prompt) - 1, self.replay_to) - self.filled
+
+    @property
+    def held(self) -> int:
+        """Tokens in the lane, or that it had when it was given up."""
+        return max(self.filled, self.stream.absorbed)
 
     def count(self, source: str, drafted: int, kept: int) -> None:
         """Add one verified window's drafts."""

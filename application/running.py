@@ -9,10 +9,10 @@ from tensorfold.application.replies import ReplyStats, SourceCount
 
 class Running:
     """A generation with its stream in the engine; times are monotonic seconds, `first_at` and `landed_at` 0 before the
-    first token.
+    first token. `paused` while memory makes it wait with its lane.
     """
 
-    __slots__ = ("filled_at", "first_at", "generation", "landed_at", "live", "opened_at")
+    __slots__ = ("filled_at", "first_at", "generation", "landed_at", "live", "opened_at", "paused")
 
     def __init__(self, generation: Generation, live: Live, opened_at: float) -> None:
         self.generation = generation
@@ -21,6 +21,7 @@ class Running:
         self.filled_at = opened_at
         self.first_at = 0.0
         self.landed_at = 0.0
+        self.paused = False
 
     def stats(self, now: float) -> ReplyStats:
         """The reply's figures if it ends at `now`."""

@@ -1,4 +1,4 @@
-"""The one thread that owns the device: admit, fill, round, finish.
+"""The one thread that owns the device: admit, gate, fill, round, finish.
 
 Other threads submit and cancel under a lock and read their own queues; they never touch the engine. A request's fault,
 cancellation or departure ends that request alone. When the server is idle the engine's books are checked.
@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from tensorfold.application.admission import AdmissionControl, Refused, Unlimited, Wait
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine, Outcome
 from tensorfold.application.errors import OverloadedError
@@ -24,17 +25,27 @@ from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationR
 from tensorfold.application.running import Running
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.sources import DraftSource
+from tensorfold.domain.memory.gate import Gate, Stake
 from tensorfold.domain.scheduling.credit import DecodeCredit
 from tensorfold.domain.scheduling.queue import WaitingQueue
+from tensorfold.domain.streams import Stream
 
 Phase = Literal["loading", "ok", "draining", "stopped", "failed"]
 _SHUTDOWN = "The server is shutting down."
 ENGINE_FAULT = "The request failed inside the engine; the server's log says why. Other requests go on."
+OUT_OF_MEMORY = (
+    "The request ended because memory could not be had for it. Other requests go on; a lower `--parallel` or a smaller "
+    "`--context` at startup leaves each of them more."
+)
+_NEWEST = 1 << 62
+"""The index of a stream that is not opened yet."""
 
 
-def _capacity(limit: CapacityError) -> Failed:
-    """A refusal that only admission could find; clients know its code."""
-    return Failed(limit.message, "context_length_exceeded")
+def _failure(fault: Exception | None) -> Failed:
+    """What a client is told of a fault; the code of a refusal that only admission could find is one that it knows."""
+    if isinstance(fault, CapacityError):
+        return Failed(fault.message, "context_length_exceeded")
+    return Failed(OUT_OF_MEMORY if isinstance(fault, MemoryError) else ENGINE_FAULT)
 
 
 class Scheduler:
@@ -51,8 +62,10 @@ class Scheduler:
         on_done: Callable[[Generation, ReplyStats | None, str], None] = lambda generation, stats, reason: None,
         on_landed: Callable[[float], None] = lambda gap_s: None,
         recorder: Recorder | None = None,
+        admission: AdmissionControl | None = None,
     ) -> None:
         self._load = load
+        self._admission: AdmissionControl = admission or Unlimited()
         self._settings = settings
         self._clock = clock
         self._log = harmless(log)
@@ -65,6 +78,8 @@ class Scheduler:
         self._waiting: WaitingQueue[Generation] = WaitingQueue(settings.queue)
         self._filling: list[Running] = []
         self._running: list[Running] = []
+        self._parked: list[Running] = []
+        """Streams that gave their lanes up and wait to get one again."""
         self._credit = DecodeCredit(settings.decode_share)
         self._phase: Phase = "loading"
         self._halt = False
@@ -116,8 +131,8 @@ class Scheduler:
         return self._settings.decode_share
 
     def loads(self) -> tuple[int, int, int]:
-        """Streams decoding, prompts filling, requests waiting."""
-        return len(self._running), len(self._filling), len(self._waiting)
+        """Streams decoding, those that wait for memory among them, prompts filling, requests waiting."""
+        return len(self._running) + len(self._parked), len(self._filling), len(self._waiting)
 
     def submit(self, request: GenerationRequest, source: DraftSource | None = None) -> Generation:
         """Queue a request, `source` beside its usual draft sources.
@@ -166,6 +181,7 @@ class Scheduler:
     def _main(self) -> None:
         try:
             self._engine, self._factory = self._load()
+            self._engine.relieve = self._admission.release
         except BaseException as failure:
             self._failure, self._phase = failure, "failed"
             self._ready.set()
@@ -201,10 +217,11 @@ class Scheduler:
             # Without the lock and with a call in flight: a device that hangs here is seen, and nobody hangs with it.
             self.engine.flight.arrive()
             self.check_integrity()
+            self._admission.release()
             self._checked = True
 
     def _called(self) -> bool:
-        return bool(self._halt or self._waiting or self._filling or self._running)
+        return bool(self._halt or self._waiting or self._filling or self._running or self._parked)
 
     def _step(self) -> None:
         """One pass: what left is dropped, what waits is admitted, one slice of a prompt, then the rounds it owes."""
@@ -212,27 +229,84 @@ class Scheduler:
         self.engine.flight.arrive()
         self._drop_cancelled()
         self._admit()
-        if self._filling:
-            self._fill()
-        if self._running:
-            self._rounds()
+        self._gate()
+        if filling := [r for r in self._filling if not r.paused]:
+            self._fill(filling)
+        self._rounds()
 
     def _rounds(self) -> None:
-        while True:
+        while running := [r for r in self._running if not r.paused]:
             began = self._clock.monotonic()
-            outcomes = self.engine.round([r.live for r in self._running])
+            outcomes = self.engine.round([r.live for r in running])
             for outcome in outcomes:
                 self._land(outcome)
             self._credit.round_took(self._clock.monotonic() - began)
-            if not self._filling or not self._running or not self._credit.owes_rounds():
+            if not self._filling or not self._credit.owes_rounds():
                 return
             self._drop_cancelled()
+            self._gate()
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    def _live(self) -> list[Running]:
+        return [*self._filling, *self._running, *self._parked]
+
+    def _gate(self) -> None:
+        """Let memory say who goes on: streams wait with their lanes or without them, come back, or end."""
+        everyone = {r.live.index: r for r in self._live()}
+        if not everyone:
+            return
+        decided = self._admission.before_round([_stake(r) for r in everyone.values()])
+        for index in decided.end:
+            self._run_out(everyone[index])
+        for index in decided.drop:
+            self._park(everyone[index])
+        for index in decided.resume:
+            self._unpark(everyone[index])
+        self._pause(decided)
+
+    def _pause(self, decided: Gate) -> None:
+        for running in (*self._filling, *self._running):
+            paused = running.live.index not in decided.run
+            self.counters.paused += paused and not running.paused
+            running.paused = paused
+
+    def _run_out(self, running: Running) -> None:
+        """End a stream that memory cannot carry on, whoever leaves."""
+        message = self._admission.ended(_stake(running))
+        self._log(f"request {running.generation.id} ended: {message}")
+        self._forget(running)
+        self._close(running)
+        self._fail(running.generation, Failed(message), running.stats(self._clock.monotonic()))
+
+    def _park(self, running: Running) -> None:
+        self._forget(running)
+        self.engine.drop(running.live)
+        self._parked.append(running)
+
+    def _unpark(self, running: Running) -> None:
+        try:
+            self.engine.resume(running.live)
+        except Exception as fault:
+            self._log(f"request {running.generation.id} got no lane again: {fault!r}")
+            if isinstance(fault, CapacityError) and (self._filling or self._running):
+                return
+            self._forget(running)
+            self._end(running, fault)
+            return
+        self._forget(running)
+        (self._filling if running.live.to_fill > 0 else self._running).append(running)
+
+    def _forget(self, running: Running) -> None:
+        for group in (self._filling, self._running, self._parked):
+            if running in group:
+                group.remove(running)
 
     # -- admission and filling -----------------------------------------------------------------------------------
 
     def _admit(self) -> None:
         """Open lanes for waiting requests in the queue's order, until the next one has to wait."""
-        while len(self._running) + len(self._filling) < self._settings.parallel:
+        while len(self._live()) < self._settings.parallel:
             with self._lock:
                 generation = self._waiting.peek()
             if generation is None or not self._open(generation):
@@ -240,17 +314,24 @@ class Scheduler:
 
     def _open(self, generation: Generation) -> bool:
         """Give the queue's first request a lane; False when it has to wait for one."""
-        request = generation.request
         live, refusal = None, Failed("")
         try:
-            live = self.engine.open(self.factory.stream(request), generation.source)
-        except CapacityError as limit:
-            if self._running or self._filling:
+            stream = self.factory.stream(generation.request)
+            others = [_stake(running) for running in self._live()]
+            verdict = self._admission.admit(_ask(generation, stream), others, generation.request.param)
+            if isinstance(verdict, Wait):
                 return False
-            refusal = _capacity(limit)
+            if isinstance(verdict, Refused):
+                raise CapacityError(verdict.message)
+            stream.max_tokens = verdict.reply
+            live = self.engine.open(stream, generation.source)
+        except CapacityError as limit:
+            if self._live():
+                return False
+            refusal = _failure(limit)
         except Exception as fault:
             self._log(f"request {generation.id} could not be opened: {fault!r}")
-            refusal = Failed(ENGINE_FAULT)
+            refusal = self._relieved(fault)
         with self._lock:
             self._waiting.remove(generation.id)
         if live is None:
@@ -266,9 +347,9 @@ class Scheduler:
         running = Running(generation, live, self._clock.monotonic())
         (self._filling if live.to_fill > 0 else self._running).append(running)
 
-    def _fill(self) -> None:
+    def _fill(self, filling: Sequence[Running]) -> None:
         """Absorb one slice of the prompt with the fewest tokens left."""
-        running = min(self._filling, key=lambda r: r.live.to_fill)
+        running = min(filling, key=lambda r: r.live.to_fill)
         began = self._clock.monotonic()
         try:
             filled = self.engine.fill(running.live)
@@ -277,8 +358,10 @@ class Scheduler:
             self._filling.remove(running)
             self._end(running, fault)
             return
-        running.filled_at = self._clock.monotonic()
-        self._credit.slice_took(running.filled_at - began)
+        now = self._clock.monotonic()
+        self._credit.slice_took(now - began)
+        if not running.first_at:
+            running.filled_at = now
         if filled:
             self._filling.remove(running)
             self._running.append(running)
@@ -311,7 +394,7 @@ class Scheduler:
             generation.deliver(Ended(str(committed.finish), stats, committed.stop))
 
     def _drop_cancelled(self) -> None:
-        for group in (self._filling, self._running):
+        for group in (self._filling, self._running, self._parked):
             for running in [r for r in group if r.generation.cancelled]:
                 group.remove(running)
                 self._close(running)
@@ -331,8 +414,13 @@ class Scheduler:
 
     def _end(self, running: Running, fault: Exception | None) -> None:
         self._close(running)
-        failed = _capacity(fault) if isinstance(fault, CapacityError) else Failed(ENGINE_FAULT)
-        self._fail(running.generation, failed, running.stats(self._clock.monotonic()))
+        self._fail(running.generation, self._relieved(fault), running.stats(self._clock.monotonic()))
+
+    def _relieved(self, fault: Exception | None) -> Failed:
+        """What a client is told of a fault; where memory could not be had, freed buffers are handed back first."""
+        if isinstance(fault, MemoryError):
+            self._admission.release()
+        return _failure(fault)
 
     def _fail(self, generation: Generation, failed: Failed, stats: ReplyStats | None) -> None:
         self.counters.failed += 1
@@ -349,8 +437,8 @@ class Scheduler:
             self._fail(generation, Failed(_SHUTDOWN), None)
 
     def _end_running(self, message: str) -> None:
-        ending = (*self._filling, *self._running)
-        self._filling, self._running = [], []
+        ending = self._live()
+        self._filling, self._running, self._parked = [], [], []
         for running in ending:
             self._close(running)
             self._fail(running.generation, Failed(message), running.stats(self._clock.monotonic()))
@@ -381,7 +469,7 @@ class Scheduler:
         """When nothing runs, nothing may be held: stray lanes are named, closed and counted."""
         faults = []
         try:
-            lanes = () if self._running or self._filling else self.engine.model.lanes()
+            lanes = () if self._live() else self.engine.model.lanes()
         except Exception as fault:
             lanes = ()
             faults.append(f"the model cannot name its lanes: {fault!r}")
@@ -395,3 +483,17 @@ class Scheduler:
             self._log(f"integrity: {line}")
         self.counters.integrity_faults += len(faults)
         return faults
+
+
+def _stake(running: Running) -> Stake:
+    """What a stream that was admitted holds and may come to hold."""
+    live, stream = running.live, running.live.stream
+    whole = running.generation.request.max_tokens is not None
+    prompt = len(stream.prompt)
+    return Stake(live.index, live.held, prompt, prompt + stream.max_tokens, whole, not live.dropped)
+
+
+def _ask(generation: Generation, stream: Stream) -> Stake:
+    """What a request that waits asks for."""
+    prompt = len(stream.prompt)
+    return Stake(_NEWEST, 0, prompt, prompt + stream.max_tokens, generation.request.max_tokens is not None)

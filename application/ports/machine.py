@@ -45,6 +45,10 @@ class MemoryRuntime(Protocol):
         """Set the allocator's limit; False when the runtime does not bind it."""
         ...
 
+    def limit_cache(self, size: int) -> bool:
+        """Set the most freed bytes that are held for reuse; False when the runtime does not bind it."""
+        ...
+
     def release(self) -> None:
         """Hand reusable buffers back."""
         ...

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tensorfold.application.admission import AdmissionControl
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import Generation, StreamFactory
@@ -79,6 +80,7 @@ def serving(
     token_bytes: TokenBytes | None = None,
     recorder: Recorder | None = None,
     meter: Meter | None = None,
+    admission: AdmissionControl | None = None,
 ) -> Iterator[Scheduler]:
     """A running scheduler over `model`; stopped, and checked for leftovers, at the end."""
     settings = settings or EngineSettings()
@@ -99,6 +101,7 @@ def serving(
         on_done=meter.done,
         on_landed=meter.landed,
         recorder=recorder,
+        admission=admission,
     )
     scheduler.start()
     scheduler.wait_ready()

@@ -45,10 +45,25 @@ def _system(folder: Path) -> MachineSubject:
     return MachineSubject(folder, SystemClock(), SystemDisk())
 
 
+def _mlx_memory(folder: Path, cpu: bool) -> MachineSubject:
+    import mlx.core as mx
+
+    from tensorfold.adapters.mlx.memory import MlxMemory
+
+    def use(size: int) -> Callable[[], None]:
+        held = [mx.zeros((size,), mx.uint8)]
+        mx.eval(held)
+        return held.clear
+
+    return MachineSubject(folder, memory=MlxMemory(cpu=cpu), use=use)
+
+
 MACHINES: tuple[Candidate[MachineSubject], ...] = (
     Candidate("fake", _fake_machine),
     Candidate("fake_of_unknown_memory", partial(_fake_machine, binds=False)),
     Candidate("system", _system),
+    Candidate("mlx_of_a_cpu", partial(_mlx_memory, cpu=True)),
+    Candidate("mlx_as_of_a_gpu", partial(_mlx_memory, cpu=False)),
 )
 
 

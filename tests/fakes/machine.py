@@ -27,6 +27,7 @@ class FakeMemory:
     def __init__(self, *, binds: bool = True) -> None:
         self.binds = binds
         self.bound: int | None = None
+        self.kept: int | None = None
         self.releases = 0
         self._active = self._cached = self._peak = 0
 
@@ -46,6 +47,13 @@ class FakeMemory:
         """Bind later allocations."""
         if self.binds:
             self.bound = size
+        return self.binds
+
+    def limit_cache(self, size: int) -> bool:
+        """Bind the cache from now on."""
+        if self.binds:
+            self.kept = size
+            self._cached = min(self._cached, size)
         return self.binds
 
     def release(self) -> None:
@@ -69,3 +77,5 @@ class FakeMemory:
             raise ValueError(f"{size} bytes freed, {self._active} were in use")
         self._active -= size
         self._cached += size
+        if self.kept is not None:
+            self._cached = min(self._cached, self.kept)

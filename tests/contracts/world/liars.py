@@ -60,6 +60,10 @@ MACHINE_LIES: tuple[Lie, ...] = (
     (machine_checks.memory_figures_are_bytes_or_unknown, _memory(cached=lambda self: -1)),
     (machine_checks.memory_in_use_is_counted_and_given_back, _memory()),
     (machine_checks.a_limit_says_whether_it_binds, _memory(limit=lambda self, size: None)),
+    (
+        machine_checks.a_limit_of_freed_bytes_says_whether_it_binds_and_holds,
+        _memory(limit_cache=lambda self, size: "yes"),
+    ),
 )
 
 
@@ -163,7 +167,7 @@ def _snapshots(**methods: Any) -> Callable[[Path], SnapshotSubject]:
 _load = FakeSnapshotStore.load
 
 
-def _load_less(self: FakeSnapshotStore, key: bytes) -> Any:
+def _load_less(self: FakeSnapshotStore, key: str) -> Any:
     image = _load(self, key)
     return image and replace(image, buffers=image.buffers[:1])
 
@@ -171,8 +175,9 @@ def _load_less(self: FakeSnapshotStore, key: bytes) -> Any:
 SNAPSHOT_LIES: tuple[Lie, ...] = (
     (snapshot_checks.a_saved_image_is_loaded_whole, _snapshots(load=_load_less)),
     (snapshot_checks.a_missing_image_is_none, _snapshots(load=lambda self, key: _load(self, key) or b"")),
-    (snapshot_checks.keys_are_listed_newest_first, _snapshots(keys=lambda self: tuple(self._images))),
-    (snapshot_checks.a_damaged_image_is_not_loaded, _snapshots(load=lambda self, key: self._images.get(key))),
+    (snapshot_checks.images_are_listed_newest_first, _snapshots(touch=lambda self, key: None)),
+    (snapshot_checks.a_damaged_image_is_not_loaded, _snapshots(load=lambda self, key: self._images[key][1])),
+    (snapshot_checks.the_oldest_of_a_kind_go, _snapshots(prune=lambda self, kind, most, most_bytes=None: None)),
 )
 
 

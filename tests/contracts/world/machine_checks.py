@@ -75,3 +75,18 @@ def a_limit_says_whether_it_binds(subject: MachineSubject) -> None:
     if subject.memory is not None:
         assert subject.memory.limit(1 << 40) in (True, False)
         subject.memory.release()
+
+
+def a_limit_of_freed_bytes_says_whether_it_binds_and_holds(subject: MachineSubject) -> None:
+    """True or False; where it binds, no more than it is held once freed."""
+    memory, use = subject.memory, subject.use
+    if memory is None:
+        return
+    binds = memory.limit_cache(1 << 20)
+    assert binds in (True, False)
+    if use is not None:
+        use(1 << 22)()
+        cached = memory.cached()
+        assert not binds or cached is None or cached <= 1 << 20
+    memory.limit_cache(1 << 33)
+    memory.release()
