@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tensorfold.domain.conversation.template_traits import TemplateTraits
 from tests.contracts.candidates import Candidate
 from tests.contracts.text.grammar_checks import GrammarSubject
@@ -95,4 +97,20 @@ def _fake_grammar(vocabulary: int) -> Candidate[GrammarSubject]:
     )
 
 
-GRAMMARS: tuple[Candidate[GrammarSubject], ...] = (_fake_grammar(512), _fake_grammar(262))
+def _guidance(vocabulary: int) -> Candidate[GrammarSubject]:
+    def build(folder: Path) -> GrammarSubject:
+        from tensorfold.adapters.grammar.compiler import GuidanceCompiler
+
+        pytest.importorskip("llguidance", reason="llguidance, a dependency of the product, is not installed here")
+        tokenizer = FakeTokenizer(vocabulary)
+        return GrammarSubject(GuidanceCompiler(tokenizer, frozenset({tokenizer.end_id})), tokenizer, tokenizer.end_id)
+
+    return Candidate(f"guidance_{vocabulary}", build)
+
+
+GRAMMARS: tuple[Candidate[GrammarSubject], ...] = (
+    _fake_grammar(512),
+    _fake_grammar(262),
+    _guidance(512),
+    _guidance(262),
+)

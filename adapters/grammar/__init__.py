@@ -1,0 +1,1 @@
+"""Grammars for replies, compiled by llguidance for one checkpoint's tokenizer."""
