@@ -73,21 +73,53 @@ class RecallStore(Protocol):
         ...
 
 
+SnapshotKind = Literal["system", "conversation"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A kept state as its header tells it: `size` bytes on disk behind `ids`, absorbed in chunks from `starts`."""
+
+    key: str
+    kind: SnapshotKind
+    ids: Ids
+    starts: tuple[int, ...]
+    size: int
+
+
 class SnapshotStore(Protocol):
-    """Lane images by the ids they absorbed, for resuming after a restart."""
+    """Lane images by the ids they absorbed, for resuming after a restart; all of one engine and one chunk plan.
 
-    def save(self, key: bytes, image: LaneImage) -> None:
-        """Write one image atomically."""
+    No call raises: what cannot be written, read or removed is left as it is, and told in the log once. Calls of several
+    threads must not overlap.
+    """
+
+    def held(self) -> Sequence[Snapshot]:
+        """What can be resumed here, newest first; whatever is malformed or of another engine is left out."""
         ...
 
-    def load(self, key: bytes) -> LaneImage | None:
-        """A validated image, or None."""
+    def save(self, kind: SnapshotKind, ids: Ids, starts: Sequence[int], image: LaneImage) -> Snapshot | None:
+        """Write one image, whole or not at all, durably; an image behind the same ids becomes the newest.
+
+        None when it could not be written.
+        """
         ...
 
-    def keys(self) -> Sequence[bytes]:
-        """Keys held, newest first."""
+    def load(self, key: str) -> LaneImage | None:
+        """An image, checked byte by byte; None when it is missing or not what was written."""
         ...
 
-    def delete(self, key: bytes) -> None:
+    def touch(self, key: str) -> None:
+        """Make an image the newest."""
+        ...
+
+    def delete(self, key: str) -> None:
         """Remove one image; a missing one is fine."""
+        ...
+
+    def prune(self, kind: SnapshotKind, most: int, most_bytes: int | None = None) -> None:
+        """Remove the oldest of a kind beyond `most` and `most_bytes`, those of this model's other engines among them.
+
+        Other models' are left alone.
+        """
         ...

@@ -120,8 +120,28 @@ def _fake_snapshots(folder: Path) -> SnapshotSubject:
     return SnapshotSubject(lambda: store, store.spoil)
 
 
+def _folder_snapshots(folder: Path) -> SnapshotSubject:
+    from tensorfold.adapters.filesystem.snapshot_files import SnapshotFolder
+    from tensorfold.adapters.filesystem.snapshot_format import SnapshotIdentity
+    from tensorfold.adapters.filesystem.snapshot_store import FolderSnapshotStore
+
+    def make() -> FolderSnapshotStore:
+        identity = SnapshotIdentity("model", "model | runtime | kernels | grid2048")
+        return FolderSnapshotStore(SnapshotFolder(folder / "kept"), identity, lambda n, b: True, lambda line: None)
+
+    def spoil(key: str) -> None:
+        path = folder / "kept" / f"{key}.safetensors"
+        data = path.read_bytes()
+        path.write_bytes(data[:-40] + bytes([data[-40] ^ 1]) + data[-39:])
+
+    return SnapshotSubject(make, spoil)
+
+
 RECALLS: tuple[Candidate[RecallSubject], ...] = (Candidate("fake", _fake_recall), Candidate("posix", _posix_recall))
-SNAPSHOTS: tuple[Candidate[SnapshotSubject], ...] = (Candidate("fake", _fake_snapshots),)
+SNAPSHOTS: tuple[Candidate[SnapshotSubject], ...] = (
+    Candidate("fake", _fake_snapshots),
+    Candidate("folder", _folder_snapshots),
+)
 
 
 def _fake_link(folder: Path) -> LinkSubject:

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.application.ports.stores import Appended, RecordState, StoredChunk, StoreState
+from tensorfold.application.ports.stores import (
+    Appended,
+    RecordState,
+    Snapshot,
+    SnapshotKind,
+    StoredChunk,
+    StoreState,
+)
 from tensorfold.application.ports.target_model import LaneImage
 from tensorfold.domain.recall.layout import ID_BYTES, SEPARATOR, Ids, Part, seam
 from tests.fakes.misuse import MisuseError
@@ -136,32 +143,53 @@ class FakeRecallStore:
 
 
 class FakeSnapshotStore:
-    """Images by key, newest first. `spoil` damages one as a bad disk would."""
+    """Images by key, newest first. `spoil` damages one as a bad disk would; while `full` nothing is written."""
 
     def __init__(self) -> None:
-        self._images: dict[bytes, LaneImage] = {}
-        self._spoilt: set[bytes] = set()
+        self._images: dict[str, tuple[Snapshot, LaneImage]] = {}
+        self._spoilt: set[str] = set()
+        self.full = False
+        self.saved: list[str] = []
 
-    def save(self, key: bytes, image: LaneImage) -> None:
-        """Keep one image; a key kept before moves to the front."""
+    def held(self) -> Sequence[Snapshot]:
+        """Newest first."""
+        return tuple(snapshot for snapshot, _ in reversed(self._images.values()))
+
+    def save(self, kind: SnapshotKind, ids: Ids, starts: Sequence[int], image: LaneImage) -> Snapshot | None:
+        """Keep one image; one behind the same ids moves to the front."""
+        if self.full:
+            return None
+        key = ids.tobytes().hex()
         self._images.pop(key, None)
         self._spoilt.discard(key)
-        self._images[bytes(key)] = image
+        size = sum(len(data) for _, data in image.buffers)
+        self._images[key] = Snapshot(key, kind, ids.copy(), tuple(starts), size), image
+        self.saved.append(kind)
+        return self._images[key][0]
 
-    def load(self, key: bytes) -> LaneImage | None:
+    def load(self, key: str) -> LaneImage | None:
         """The image, or None when it is missing or damaged."""
-        return None if key in self._spoilt else self._images.get(key)
+        return self._images[key][1] if key in self._images and key not in self._spoilt else None
 
-    def keys(self) -> Sequence[bytes]:
-        """Newest first."""
-        return tuple(reversed(self._images))
+    def touch(self, key: str) -> None:
+        """Move one to the front."""
+        if key in self._images:
+            self._images[key] = self._images.pop(key)
 
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: str) -> None:
         """Forget one image."""
         self._images.pop(key, None)
         self._spoilt.discard(key)
 
-    def spoil(self, key: bytes) -> None:
+    def prune(self, kind: SnapshotKind, most: int, most_bytes: int | None = None) -> None:
+        """Forget the oldest."""
+        room = most_bytes
+        for at, snapshot in enumerate(s for s in self.held() if s.kind == kind):
+            room = None if room is None else room - snapshot.size
+            if at >= most or (room is not None and room < 0):
+                self.delete(snapshot.key)
+
+    def spoil(self, key: str) -> None:
         """Damage one image."""
         if key not in self._images:
             raise KeyError(key)

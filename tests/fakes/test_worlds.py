@@ -82,7 +82,7 @@ def test_a_fake_record_fills_its_chunks() -> None:
 
 def test_only_an_image_that_is_kept_can_be_spoilt() -> None:
     with pytest.raises(KeyError):
-        FakeSnapshotStore().spoil(b"a")
+        FakeSnapshotStore().spoil("a")
 
 
 def test_both_ends_of_a_closed_link_are_closed() -> None:
