@@ -21,6 +21,7 @@ PARTS = {
     "hub": [sys.executable, "-m", "tests.end_to_end.hub"],
     "update": [sys.executable, "-m", "tests.end_to_end.update"],
     "keys": [sys.executable, "-m", "tests.end_to_end.keys"],
+    "families_http": [sys.executable, "-m", "tests.end_to_end.families"],
     "cases": [sys.executable, "-m", "tests.end_to_end.cases"],
     "clients": [sys.executable, "-m", "tests.end_to_end.real_clients"],
 }
