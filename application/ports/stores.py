@@ -90,8 +90,8 @@ class Snapshot:
 class SnapshotStore(Protocol):
     """Lane images by the ids they absorbed, for resuming after a restart; all of one engine and one chunk plan.
 
-    No call raises: what cannot be written, read or removed is left as it is, and told in the log once. Calls of several
-    threads must not overlap.
+    No call raises: what cannot be written, read or removed is left as it is, and told in the log once. One thread at a
+    time writes, touches and removes; `held` and `load` may be called beside it.
     """
 
     def held(self) -> Sequence[Snapshot]:

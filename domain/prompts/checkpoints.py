@@ -6,6 +6,7 @@ Each position is a chunk's start, so that other prompts with the same beginning 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ def checkpoints(plan: ChunkPlan, resumed: int, agreed: int = 0) -> tuple[int, ..
     return tuple(sorted(position for position in wanted if position > resumed))
 
 
-def agreement(one: Sequence[int] | NDArray[np.int64], other: Sequence[int] | NDArray[np.int64]) -> int:
+def agreement(one: Sequence[int] | NDArray[np.integer[Any]], other: Sequence[int] | NDArray[np.integer[Any]]) -> int:
     """How many ids two prompts share from their start."""
     size = min(len(one), len(other))
     unequal = np.asarray(one[:size], np.int64) != np.asarray(other[:size], np.int64)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +117,7 @@ class ChunkRule:
     def _least(self) -> int:
         return min(self.least, self.step)
 
-    def plan(self, ids: Sequence[int] | NDArray[np.int64], slice_rows: int = 0) -> ChunkPlan:
+    def plan(self, ids: Sequence[int] | NDArray[np.integer[Any]], slice_rows: int = 0) -> ChunkPlan:
         """The plan of a prompt."""
         known = np.asarray(ids, dtype=np.int64)
         end = max(0, len(known) - 1)
