@@ -19,7 +19,10 @@
 //
 // Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), MT (tiles of 8 rows), RT (tiles of 16 outputs a warp), WN, WK
 // (warps along outputs and along K), S, CG (groups a copy), SLOTS (copies in flight a warp), MEETINGS (tiles whose parts
-// may be under way at a time), WIDE (1: float32 results).
+// may be under way at a time), EXPERTS (1: see below), WIDE (1: float32 results).
+// EXPERTS: the matrix is a stack of matrices, and items[] says who is multiplied by whom: a count, then for each item an
+// expert, its first member and 1 to 8 members; members[] are pairs of a row of x and a row of y. An item's tiles are one
+// matrix's tiles, so a tile of weights is decoded once for all its members, and a row's bits are those it has alone.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -35,6 +38,7 @@ constexpr int WARPS = WN * WK, THREADS = WARPS * 32 + 32, TN = 16 * RT * WN, MP 
 constexpr int P = S * WK, TNS = TN / S;  // parts of K; outputs of a tile that one block owns
 constexpr int COLUMN = MP + 2;           // floats of an output's rows: two more put neighbours on other banks
 constexpr int MEETING = P * TNS * COLUMN;
+constexpr int MOST_PAIRS = 256;  // of a launch with experts
 constexpr int PLANE = BITS == 16 ? 0 : (BITS - 4) * 128;
 constexpr int BLOCK = BITS == 16 ? 2048 : 512 + PLANE + 64;
 constexpr int COPY = CG * BLOCK, SLOT = RT * COPY;
@@ -175,7 +179,7 @@ __device__ __forceinline__ void operand(u32 (&a)[4], const Group& g, int s, cons
 
 // A group of RT tiles of outputs and MT tiles of rows: a product that starts from zero, then scale and bias.
 __device__ __forceinline__ void add_group(float (&sum)[RT][MT][4], const u8* at, const u8* const (&x)[MT],
-                                           const u8* xsum, int lane) {
+                                           const u8* xsum, int other, int lane) {
     Group g[RT];
     uint4 b[MT][2];
     float p[RT][MT][4];
@@ -214,7 +218,12 @@ __device__ __forceinline__ void add_group(float (&sum)[RT][MT][4], const u8* at,
 #pragma unroll
         for (int m = 0; m < MT; m++) {
             float2 whole;
-            if (BITS != 16) whole = *(const float2*)(xsum + m * 32);
+            if (BITS != 16) {
+                if (EXPERTS)
+                    whole = make_float2(*(const float*)xsum, *(const float*)(xsum + other));
+                else
+                    whole = *(const float2*)(xsum + m * 32);
+            }
             float* s = sum[t][m];
             const float* c = p[t][m];
 #pragma unroll
@@ -238,7 +247,8 @@ __device__ __forceinline__ void store(void* y, size_t at, float value) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     affine_rows(const u8* __restrict__ matrix, const u16* __restrict__ x, void* __restrict__ y, int rows, int outputs,
-                int groups, int x_stride, int y_stride, int x_bytes, int row_blocks) {
+                int groups, int x_stride, int y_stride, int x_bytes, int row_blocks, const int* __restrict__ items,
+                const int* __restrict__ members) {
     extern __shared__ __align__(128) u8 memory[];
 #if BULK
     __shared__ __align__(8) u64 bars[WARPS * SLOTS + 1 + 2 * MEETINGS];
@@ -250,14 +260,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int block_first = groups * (rank * WK) / P, block_count = groups * ((rank + 1) * WK) / P - block_first;
     const int copies = (count + CG - 1) / CG;
     const int clusters = gridDim.x / S / row_blocks, cluster = blockIdx.x / S / row_blocks;
-    const int row0 = (blockIdx.x / S % row_blocks) * MP, my_rows = min(rows - row0, MP);
-    const int tiles16 = (outputs + 15) / 16, tiles = (outputs + TN - 1) / TN;
+#if EXPERTS
+    // Who is multiplied by whom is known only when the kernel before this one has ended.
+    __shared__ int table[3 * MOST_PAIRS], member[2 * MOST_PAIRS];
+#if BULK
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    const int item_count = items[0];
+    for (int i = thread; i < 3 * item_count; i += THREADS) table[i] = items[1 + i];
+    for (int i = thread; i < 2 * MOST_PAIRS; i += THREADS) member[i] = members[i];
+    __syncthreads();
+    const int row0 = 0, my_rows = rows, sum_step = rows;
+#else
+    const int row0 = (blockIdx.x / S % row_blocks) * MP, my_rows = min(rows - row0, MP), sum_step = MP;
+#endif
+    const int tiles16 = (outputs + 15) / 16, tiles_each = (outputs + TN - 1) / TN;
+#if EXPERTS
+    const int tiles = tiles_each * item_count;
+#else
+    const int tiles = tiles_each;
+#endif
     const int my_tiles = cluster < tiles ? (tiles - 1 - cluster) / clusters + 1 : 0;
 
     u8* ring = memory + warp * (SLOTS * SLOT);
     u8* xs = memory + WARPS * (SLOTS * SLOT);
-    float* sums = (float*)(xs + min(rows, MP) * x_bytes);
-    float* meeting = sums + (BITS == 16 ? 0 : (x_bytes / 128) * MP);
+    float* sums = (float*)(xs + (EXPERTS ? rows : min(rows, MP)) * x_bytes);
+    // Whole quarters of 16 bytes, so that copies of what lies behind stay aligned.
+    float* meeting = sums + (BITS == 16 ? 0 : ((x_bytes / 128) * sum_step + 3) / 4 * 4);
     const bool multiplies = warp < WARPS;  // the last warp fetches x and adds up
 #if BULK
     const u32 bar = shared_address(&bars[warp * SLOTS]), x_bar = shared_address(&bars[WARPS * SLOTS]);
@@ -266,7 +295,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     // The cursor of what is copied next.
     int ahead_tiles = my_tiles, ahead_copies = copies;
+#if EXPERTS
+    static_assert(RT == 1 && MT == 1, "experts: 8 rows and 16 outputs a warp");
+    auto place = [&](int tile) {
+        const int expert = table[tile / tiles_each * 3], tile16 = min(tile % tiles_each * WN + wn, tiles16 - 1);
+        return matrix + (((size_t)expert * tiles16 + tile16) * groups + first) * BLOCK;
+    };
+    int ahead_tile = cluster;
+    const u8* source = my_tiles > 0 ? place(cluster) : matrix;
+#else
     const u8* source = matrix + ((size_t)((cluster * WN + wn) * RT) * groups + first) * BLOCK;
+#endif
     const size_t tile_bytes = (size_t)groups * BLOCK, to_next_tile = clusters * WN * RT * tile_bytes - (copies - 1) * COPY;
     const int last_bytes = (count - (copies - 1) * CG) * BLOCK;
     const int beyond = cluster + (my_tiles - 1) * clusters;  // the last tile here; it may reach past the outputs
@@ -283,14 +322,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
                 for (int t = 0; t < RT; t++) {
                     const u8* from = source + t * tile_bytes;
-                    if (ahead_tiles == 1) from -= max((beyond * WN + wn) * RT + t - (tiles16 - 1), 0) * tile_bytes;
+                    if (!EXPERTS && ahead_tiles == 1) from -= max((beyond * WN + wn) * RT + t - (tiles16 - 1), 0) * tile_bytes;
                     bulk_stream(shared_address(ring + slot * SLOT + t * COPY), from, bytes, bar + slot * 8, policy);
                 }
             }
 #else
             for (int t = 0; t < RT; t++) {
                 const u8* from = source + t * tile_bytes;
-                if (ahead_tiles == 1) from -= max((beyond * WN + wn) * RT + t - (tiles16 - 1), 0) * tile_bytes;
+                if (!EXPERTS && ahead_tiles == 1) from -= max((beyond * WN + wn) * RT + t - (tiles16 - 1), 0) * tile_bytes;
                 const u32 to = shared_address(ring + slot * SLOT + t * COPY);
                 for (int i = lane * 16; i < bytes; i += 512)
                     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i), "l"(from + i) : "memory");
@@ -298,7 +337,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #endif
             source += COPY;
             if (--ahead_copies == 0) {
-                ahead_copies = copies, ahead_tiles--, source += to_next_tile - COPY;
+                ahead_copies = copies, ahead_tiles--;
+#if EXPERTS
+                ahead_tile += clusters;
+                if (ahead_tiles > 0) source = place(ahead_tile);
+#else
+                source += to_next_tile - COPY;
+#endif
 #if BULK
                 // The next kernel may come: not earlier, or its blocks gather where this one's left first.
                 if (ahead_tiles == 0) asm volatile("griddepcontrol.launch_dependents;");
@@ -366,7 +411,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             float s = pair[0];
             s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 1));
             s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 2));
-            if (q == 0 && mine) sums[g * MP + m] = s;
+            if (q == 0 && mine) sums[g * sum_step + m] = s;
             if (BITS == 4 && mine) {
                 uint4 scaled[2];
 #pragma unroll
@@ -384,8 +429,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     // The owner of outputs [rank * TNS, (rank + 1) * TNS) of a tile adds their P parts in the order of K.
     auto add_up = [&](int tile, const float* parts, int from, int step) {
-        for (int e = from; e < TNS * ((my_rows + 1) / 2); e += step) {
-            const int n = e % TNS, m = e / TNS * 2, out = tile * TN + rank * TNS + n;
+#if EXPERTS
+        const int* item = table + tile / tiles_each * 3;
+        const int count_here = item[2], local = tile % tiles_each;
+#else
+        const int count_here = my_rows, local = tile;
+#endif
+        for (int e = from; e < TNS * ((count_here + 1) / 2); e += step) {
+            const int n = e % TNS, m = e / TNS * 2, out = local * TN + rank * TNS + n;
             float2 part[P];
 #pragma unroll
             for (int p = 0; p < P; p++) part[p] = *(const float2*)(parts + (p * TNS + n) * COLUMN + m);
@@ -393,9 +444,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
             for (int p = 1; p < P; p++) s.x = __fadd_rn(s.x, part[p].x), s.y = __fadd_rn(s.y, part[p].y);
             if (out < outputs) {
+#if EXPERTS
+                const int* mine = member + 2 * (item[1] + m) + 1;
+                store(y, (size_t)mine[0] * y_stride + out, s.x);
+                if (m + 1 < count_here) store(y, (size_t)mine[2] * y_stride + out, s.y);
+#else
                 const size_t to = (size_t)(row0 + m) * y_stride + out;
                 store(y, to, s.x);
                 if (m + 1 < my_rows) store(y, to + y_stride, s.y);
+#endif
             }
         }
     };
@@ -420,12 +477,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
     for (int m = 0; m < MT; m++)
         x_at[m] = xs + min(m * 8 + r, my_rows - 1) * x_bytes + q * 32 + (first - block_first) * 128;
-    const u8* sum_at = (const u8*)(sums + (first - block_first) * MP + 2 * q);
+    const u8* sum_at = (const u8*)(sums + (first - block_first) * sum_step + 2 * q);
+    int other = 4;  // bytes between the sums of a lane's two rows
 
     int slot = 0;
     u32 phase = 0;
     for (int i = 0; i < my_products; i++) {
         float sum[RT][MT][4] = {};
+#if EXPERTS
+        {  // the columns of this product are the item's members, wherever their rows of x are
+            const int* item = table + (cluster + i * clusters) / tiles_each * 3;
+            const int* mine = member + 2 * item[1];
+            const int last = item[2] - 1, one = mine[2 * min(2 * q, last)], two = mine[2 * min(2 * q + 1, last)];
+            x_at[0] = xs + mine[2 * min(r, last)] * x_bytes + q * 32 + (first - block_first) * 128;
+            sum_at = (const u8*)(sums + (first - block_first) * sum_step + one);
+            other = (two - one) * 4;
+        }
+#endif
         for (int c = 0; c < copies && multiplies; c++) {
 #if BULK
             await(bar + slot * 8, phase);
@@ -438,17 +506,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const u8* x_now[MT];
 #pragma unroll
             for (int m = 0; m < MT; m++) x_now[m] = x_at[m] + g0 * 128;
-            const u8* sum_now = sum_at + g0 * MP * 4;
+            const u8* sum_now = sum_at + g0 * sum_step * 4;
             if (left >= CG) {
 #pragma unroll
                 for (int j = 0; j < CG; j++) {
-                    add_group(sum, at + j * BLOCK, x_now, sum_now + j * MP * 4, lane);
+                    add_group(sum, at + j * BLOCK, x_now, sum_now + j * sum_step * 4, other, lane);
 #pragma unroll
                     for (int m = 0; m < MT; m++) x_now[m] += 128;
                 }
             } else {
                 for (int j = 0; j < left; j++) {
-                    add_group(sum, at + j * BLOCK, x_now, sum_now + j * MP * 4, lane);
+                    add_group(sum, at + j * BLOCK, x_now, sum_now + j * sum_step * 4, other, lane);
 #pragma unroll
                     for (int m = 0; m < MT; m++) x_now[m] += 128;
                 }

@@ -14,7 +14,9 @@ from tensorfold.kernels.cuda.affine_pack import GROUP, block_words
 from tensorfold.kernels.cuda.compiler import Progress, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device, Function
 
+MOST_PAIRS = 256
 Launch = Callable[[int, int, int, int, bool], None]
+ExpertLaunch = Callable[[int, int, int, int, int, int, bool], None]
 BITS = (4, 5, 6, 8, 16)
 MOST_ROWS = 128
 
@@ -116,14 +118,14 @@ def row_bytes(matrix: Matrix, cut: Cut) -> int:
     return most * GROUP * 2 + 16
 
 
-def shared_bytes(matrix: Matrix, cut: Cut, tiling: Tiling, rows: int) -> int:
-    """Dynamic shared memory of a block."""
+def shared_bytes(matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, resident: bool = False) -> int:
+    """Dynamic shared memory of a block; `resident`: all rows of x lie in it, however many a tile has."""
     x = row_bytes(matrix, cut)
     padded = 8 * tiling.row_tiles
     ring = tiling.warps * cut.columns * tiling.slots * tiling.output_tiles * tiling.copy * block_words(matrix.bits) * 4
-    sums = 0 if matrix.bits == 16 else x // 128 * padded * 4
+    sums = 0 if matrix.bits == 16 else -(-(x // 128 * (rows if resident else padded)) // 4) * 16
     meetings = 2 * tiling.meetings * cut.columns * tiling.outputs * (padded + 2) * 4
-    return ring + min(rows, padded) * x + sums + meetings
+    return ring + (rows if resident else min(rows, padded)) * x + sums + meetings
 
 
 class RowKernels:
@@ -134,11 +136,11 @@ class RowKernels:
         self._folder, self._progress = folder, progress
         self._functions: dict[tuple[tuple[int, ...], int], Function] = {}
 
-    def source(self, matrix: Matrix, cut: Cut, tiling: Tiling, wide: bool) -> Source:
+    def source(self, matrix: Matrix, cut: Cut, tiling: Tiling, wide: bool, experts: bool = False) -> Source:
         """What is compiled for this."""
         macros = {"BITS": matrix.bits, "MT": tiling.row_tiles, "RT": tiling.output_tiles, "WN": tiling.warps}
         macros |= {"WK": cut.columns, "S": cut.blocks, "CG": tiling.copy, "SLOTS": tiling.slots}
-        macros |= {"MEETINGS": tiling.meetings, "WIDE": int(wide)}
+        macros |= {"MEETINGS": tiling.meetings, "WIDE": int(wide), "EXPERTS": int(experts)}
         return Source.of("affine_rows.cu", macros, self.device.architecture)
 
     def rows(self, matrix: Matrix, rows: int, wide: bool = False) -> Launch:
@@ -153,23 +155,11 @@ class RowKernels:
         """
         if tiling.outputs % (8 * cut.blocks):
             raise ValueError(f"{tiling.outputs} outputs are not shared out evenly among {cut.blocks} blocks")
-        # Half the memory and a little more: one block a multiprocessor, also beside the kernel that starts early. Two
-        # on one would take turns while others wait.
-        shared = max(shared_bytes(matrix, cut, tiling, rows), self.device.shared_bytes // 2 + 1024)
-        if shared > self.device.shared_bytes:
-            raise ValueError(f"{rows} rows of {matrix} need {shared} bytes shared of {self.device.shared_bytes}")
-        source = self.source(matrix, cut, tiling, wide)
-        key = (tuple(value for _, value in source.macros), shared)
-        if key not in self._functions:
-            cubin = compile_source(source, self._folder, self._progress)
-            self._functions[key] = Function(cubin, "affine_rows", shared)
-        function = self._functions[key]
+        function, _ = self._function(matrix, cut, tiling, shared_bytes(matrix, cut, tiling, rows), wide, False)
         threads = 32 * (tiling.warps * cut.columns + 1)
         row_blocks = -(-rows // (8 * tiling.row_tiles))
         tiles = -(-matrix.outputs // tiling.outputs)
-        at_once = self.device.multiprocessors // cut.blocks
-        if self.device.capability >= (9, 0):
-            at_once = min(at_once, function.clusters_at_once(threads, cut.blocks, self.device.shared_bytes * 7 // 8))
+        at_once = self._at_once(function, cut, threads)
         clusters = max(1, min(at_once // row_blocks, tiles)) * row_blocks
         grid = (clusters * cut.blocks, 1, 1)
         x_bytes = row_bytes(matrix, cut)
@@ -179,6 +169,64 @@ class RowKernels:
 
         def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
             addresses = (ctypes.c_void_p(weights), ctypes.c_void_p(x), ctypes.c_void_p(y))
-            function.launch(grid, threads, (*addresses, *constants), stream, blocks, early)
+            nobody = (ctypes.c_void_p(0), ctypes.c_void_p(0))
+            function.launch(grid, threads, (*addresses, *constants, *nobody), stream, blocks, early)
 
         return launch
+
+    def experts(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> ExpertLaunch:
+        """A launch of up to `pairs` products of `rows` rows of x with matrices of a stack, each of them as `matrix`.
+
+        Called with the addresses of the stack (packed matrices one after another), x, y, items and members, a stream
+        and whether to start early. `items` int32: a count, then for each an expert, its first member and its 1 to 8
+        members. `members` int32 [256, 2]: a row of x and a row of y. Both are read when the kernel before has ended.
+        """
+        if pairs > MOST_PAIRS:
+            raise ValueError(f"{pairs} pairs of a row and an expert are more than a launch takes: {MOST_PAIRS}")
+        way = cut(matrix, self.device.capability)
+        tiling = self.expert_tiling(matrix, way, rows)
+        need = shared_bytes(matrix, way, tiling, rows, resident=True)
+        function, _ = self._function(matrix, way, tiling, need, wide, True)
+        threads = 32 * (tiling.warps * way.columns + 1)
+        clusters = max(1, min(self._at_once(function, way, threads), pairs * -(-matrix.outputs // tiling.outputs)))
+        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, row_bytes(matrix, way), 1)
+        constants = tuple(map(ctypes.c_int, numbers))
+        blocks = way.blocks if self.device.capability >= (9, 0) else 0
+
+        def launch(stack: int, x: int, y: int, items: int, members: int, stream: int, early: bool) -> None:
+            addresses = (ctypes.c_void_p(stack), ctypes.c_void_p(x), ctypes.c_void_p(y))
+            lists = (ctypes.c_void_p(items), ctypes.c_void_p(members))
+            grid = (clusters * way.blocks, 1, 1)
+            function.launch(grid, threads, (*addresses, *constants, *lists), stream, blocks, early)
+
+        return launch
+
+    def expert_tiling(self, matrix: Matrix, way: Cut, rows: int) -> Tiling:
+        """The longest copies that fit beside `rows` rows of x; `way` is the matrix's cut."""
+        part = -(-matrix.groups // (way.blocks * way.columns))
+        for longest, slots in ((10, 3), (10, 2), (5, 2), (3, 2), (2, 2), (1, 2), (1, 1)):
+            made = Tiling(1, 1, max(1, 8 // way.columns), -(-part // -(-part // longest)), slots, 2)
+            if shared_bytes(matrix, way, made, rows, resident=True) <= self.device.shared_bytes - 6 * 1024:
+                return made
+        raise ValueError(f"{rows} rows of {matrix.inputs} numbers do not fit a block's shared memory")
+
+    def _function(
+        self, matrix: Matrix, cut: Cut, tiling: Tiling, need: int, wide: bool, experts: bool
+    ) -> tuple[Function, int]:
+        # Half the memory and a little more: one block a multiprocessor, also beside the kernel that starts early. Two
+        # on one would take turns while others wait.
+        shared = max(need, self.device.shared_bytes // 2 + 1024)
+        if shared > self.device.shared_bytes:
+            raise ValueError(f"{matrix} needs {shared} bytes of shared memory of {self.device.shared_bytes}")
+        source = self.source(matrix, cut, tiling, wide, experts)
+        key = (tuple(value for _, value in source.macros), shared)
+        if key not in self._functions:
+            cubin = compile_source(source, self._folder, self._progress)
+            self._functions[key] = Function(cubin, "affine_rows", shared)
+        return self._functions[key], shared
+
+    def _at_once(self, function: Function, cut: Cut, threads: int) -> int:
+        at_once = self.device.multiprocessors // cut.blocks
+        if self.device.capability < (9, 0):
+            return at_once
+        return min(at_once, function.clusters_at_once(threads, cut.blocks, self.device.shared_bytes * 7 // 8))

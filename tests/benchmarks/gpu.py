@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PARTS = ("ceilings", "check", "matmul", "between")
+PARTS = ("ceilings", "check", "matmul", "experts", "between")
 # Least figures: milliseconds for all products of a 27B token, then how much longer other row counts may take.
 MOST_MS = 4.7
 MOST_LONGER = {8: 1.03, 16: 1.25, 32: 1.8, 64: 2.2}
@@ -56,6 +56,18 @@ def matmul(folder: Path) -> tuple[dict[str, object], bool]:
     return {"read": read, "found": found}, met
 
 
+def experts(folder: Path) -> tuple[dict[str, object], bool]:
+    """Rows times the experts they chose, one launch a projection."""
+    from tests.benchmarks import gpu_experts
+
+    wrong, found = gpu_experts.run(folder)
+    shown = "; ".join(
+        f"{name} " + ", ".join(f"{r}: {t * 1e6:.1f} us" for r, t in times.items()) for name, times in found.items()
+    )
+    print(f"{len(wrong)} differ {wrong}; {shown}")
+    return {"wrong": wrong, "seconds": found}, not wrong
+
+
 def between(folder: Path) -> tuple[dict[str, object], bool]:
     """What is between the products: Triton's kernels."""
     from tests.benchmarks import gpu_between
@@ -84,7 +96,7 @@ def main() -> int:
     words.add_argument("--require", action="store_true", help="fail when a least figure is missed")
     given = words.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    run = {"ceilings": ceilings, "check": check, "matmul": matmul, "between": between}[given.part]
+    run = {"ceilings": ceilings, "check": check, "matmul": matmul, "experts": experts, "between": between}[given.part]
     found, met = run(given.cubins or given.out / "cubins")
     import torch  # type: ignore[import-not-found, unused-ignore]
 

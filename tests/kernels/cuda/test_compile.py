@@ -43,6 +43,16 @@ def test_the_row_kernel_compiles_for_every_width_of_code(device: Device, tmp_pat
             assert compile_source(kernels.source(matrix, way, made, False), tmp_path, silent)[:4] == b"\x7fELF"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("device", CARDS, ids=lambda device: device.architecture)
+def test_the_row_kernel_compiles_for_grouped_experts(device: Device, tmp_path: Path) -> None:
+    kernels = RowKernels(device, tmp_path, silent)
+    matrix = Matrix(1856, 512, 4)
+    way = cut(matrix, device.capability)
+    source = kernels.source(matrix, way, kernels.expert_tiling(matrix, way, 16), False, True)
+    assert compile_source(source, tmp_path, silent)[:4] == b"\x7fELF"
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_packing_kernel_compiles(architecture: str, tmp_path: Path) -> None:
     source = Source.of("affine_pack.cu", {"BITS": 5}, architecture)

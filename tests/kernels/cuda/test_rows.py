@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tensorfold.kernels.cuda.affine_rows import Matrix, cut, row_bytes, shared_bytes, tiling
+from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, Matrix, RowKernels, cut, row_bytes, shared_bytes, tiling
+from tensorfold.kernels.cuda.driver import Device
 
 SHAPES = [
     (34816, 5120), (5120, 17408), (16384, 5120), (14336, 5120), (5120, 6144), (248320, 5120), (96, 5120), (10304, 2688),
@@ -32,6 +35,21 @@ def test_rows_of_x_fall_on_other_banks_and_stay_aligned() -> None:
     for outputs, inputs in SHAPES:
         matrix = Matrix(outputs, inputs, 4)
         assert row_bytes(matrix, cut(matrix, (9, 0))) % 128 == 16
+
+
+def test_experts_of_a_nemotron_layer_fit_with_all_their_rows(tmp_path: Path) -> None:
+    kernels = RowKernels(Device(132, (9, 0), 232448), tmp_path, lambda line: None)
+    for matrix, rows in ((Matrix(1856, 2688, 4), 32), (Matrix(2688, 1856, 4), MOST_PAIRS)):
+        way = cut(matrix, (9, 0))
+        made = kernels.expert_tiling(matrix, way, rows)
+        assert shared_bytes(matrix, way, made, rows, resident=True) <= 232448 - 6 * 1024
+        assert (made.row_tiles, made.output_tiles) == (1, 1)
+
+
+def test_more_pairs_than_a_launch_takes_are_refused(tmp_path: Path) -> None:
+    kernels = RowKernels(Device(132, (9, 0), 232448), tmp_path, lambda line: None)
+    with pytest.raises(ValueError, match="257 pairs"):
+        kernels.experts(Matrix(64, 64, 4), 1, MOST_PAIRS + 1)
 
 
 def test_a_matrix_that_no_kernel_knows_is_refused_with_its_numbers() -> None:
