@@ -18,9 +18,11 @@ from tensorfold.application.listeners import harmless
 from tensorfold.application.live import Live
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import Draws, LaneWindow, Path, RoundBatch, TargetModel, Ticket
+from tensorfold.application.prompt_cache import PromptCache
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.costs import CostCurve
 from tensorfold.domain.drafting.sources import DraftSource, DraftSourceFactory
+from tensorfold.domain.prompts.chunks import ChunkRule
 from tensorfold.domain.scheduling.turns import TurnOrder
 from tensorfold.domain.streams import Committed, Stream
 from tensorfold.domain.verification import accept
@@ -75,7 +77,8 @@ class Engine:
         self._limits = model.limits
         self._curve = CostCurve(model.costs.rows_ms)
         self._drafting = Drafting(model, settings, self._curve, sources, self.counters, self._log, self.flight)
-        self._lanes = Lanes(model, settings, self.flight, self._curve, self.counters, self._log)
+        prompts = PromptCache(model, ChunkRule(settings.prefill_chunk))
+        self._lanes = Lanes(model, prompts, self.flight, self._curve, self.counters, self._log)
         self._turns = TurnOrder(self._limits.max_streams, self._limits.batch_rows)
         self._opened = 0
         self.relieve: Callable[[], None] = lambda: None
@@ -83,27 +86,42 @@ class Engine:
 
     # -- opening and filling -------------------------------------------------------------------------------------
 
-    def open(self, stream: Stream, source: DraftSource | None = None) -> Live:
+    @property
+    def prompts(self) -> PromptCache:
+        """How prompts are planned, and which of their states are kept."""
+        return self._lanes.prompts
+
+    @prompts.setter
+    def prompts(self, prompts: PromptCache) -> None:
+        """Plan and keep otherwise; before the first stream is opened."""
+        self._lanes.prompts = prompts
+
+    def open(self, stream: Stream, source: DraftSource | None = None, *, background: bool = False) -> Live:
         """Give a stream a lane, and `source` beside its usual draft sources. Raises CapacityError when none is left."""
-        lane = self._lanes.open(stream)
+        lane, fill = self._lanes.open(stream, background=background)
         self._opened += 1
-        live = Live(self._opened, stream, lane, self._lanes.slices(stream), self._drafting.open(stream, source))
+        live = Live(self._opened, stream, lane, fill, self._drafting.open(stream, source))
         if live.to_fill <= 0:
+            self._lanes.prompts.leave(fill)
             stream.absorb_prompt()
         return live
+
+    def waits(self, live: Live) -> bool:
+        """Whether a prompt should not be filled now, since another one is reading what it needs."""
+        return self._lanes.prompts.waits(live.fill)
 
     def fill(self, live: Live) -> bool:
         """Absorb the next slice of a prompt; True when the stream may take rounds."""
         return self._lanes.fill(live)
 
-    def close(self, live: Live) -> None:
-        """Free a stream's lane, if it has one."""
+    def close(self, live: Live, *, keep: bool = False) -> None:
+        """Free a stream's lane, if it has one; with `keep`, what was read of its prompt is kept."""
         if not live.dropped:
-            self._lanes.close(live)
+            self._lanes.close(live, keep=keep)
 
-    def drop(self, live: Live) -> None:
+    def drop(self, live: Live, *, keep: bool = False) -> None:
         """Free the lane of a stream that is to go on later; until `resume` and `fill` it takes no round."""
-        self._lanes.drop(live)
+        self._lanes.drop(live, keep=keep)
         self.counters.dropped += 1
 
     def resume(self, live: Live) -> None:

@@ -1,21 +1,21 @@
 """The lanes of live streams: opened, filled slice by slice, freed, and made anew with the state a stream had.
 
-Knows no draft and no queue. A prompt is absorbed in the chunks that its length plans, each cut only where the model's
-load check allows, so a lane that is made anew gets the very bits it had. A reply is read again row by row, and what its
-rows draw is held against it: a stream never goes on from a state that is not its own.
+Knows no draft and no queue. A prompt is absorbed in the chunks that its ids plan, each cut only where the model's load
+check allows, and may begin with a kept state of the same plan, so a lane that is made anew gets the very bits it had. A
+reply is read again row by row, and what its rows draw is held against it: a stream never goes on from a state that is
+not its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from tensorfold.application.counters import Counters
 from tensorfold.application.flight import Flight
 from tensorfold.application.live import Live
 from tensorfold.application.ports.target_model import Lane, LaneWindow, RoundBatch, Span, TargetModel
-from tensorfold.application.settings import EngineSettings
+from tensorfold.application.prompt_cache import PromptCache, PromptFill
 from tensorfold.domain.drafting.costs import RATE, STALL, CostCurve
-from tensorfold.domain.prompts.chunks import plan_chunks, slices
 from tensorfold.domain.streams import Stream
 from tensorfold.domain.windows import chain
 
@@ -30,35 +30,39 @@ class Lanes:
     def __init__(
         self,
         model: TargetModel,
-        settings: EngineSettings,
+        prompts: PromptCache,
         flight: Flight,
         curve: CostCurve,
         counters: Counters,
         log: Callable[[str], None],
     ) -> None:
+        self.prompts = prompts
         self._model = model
-        self._chunk = settings.prefill_chunk
         self._flight = flight
         self._curve = curve
         self._counters = counters
         self._log = log
-        self._slice = model.limits.prefill_slice
         self._width = model.limits.chain_width
         self._draft_context = model.limits.draft_context
         self._row_ms = model.costs.prefill_row_ms
 
-    def open(self, stream: Stream) -> Lane:
-        """An empty lane with room for a whole stream. Raises CapacityError when none is left."""
-        return self._model.open(len(stream.prompt) + stream.max_tokens)
+    def open(self, stream: Stream, *, background: bool = False) -> tuple[Lane, PromptFill]:
+        """A lane with room for a whole stream, and what is left to read into it.
 
-    def slices(self, stream: Stream) -> Iterator[Span]:
-        """What a prompt is absorbed in, one call each; its last id is left pending."""
-        for chunk in plan_chunks(len(stream.prompt) - 1, self._chunk):
-            for start, stop in slices(chunk, self._slice):
-                yield Span(start, stop)
+        Raises CapacityError when none is left.
+        """
+        fill = self.prompts.begin(stream.prompt, background=background)
+        return self.prompts.open(fill, _capacity(stream)), fill
 
-    def close(self, live: Live) -> None:
-        """Free a stream's lane; a model that will not is told of in the log."""
+    def close(self, live: Live, *, keep: bool = False) -> None:
+        """Free a stream's lane; a model that will not is told of in the log.
+
+        With `keep` what was read of its prompt is kept, where another may resume from it.
+        """
+        self.prompts.leave(live.fill, live.lane if keep else None)
+        self._release(live)
+
+    def _release(self, live: Live) -> None:
         try:
             self._model.close(live.lane)
         except Exception as fault:
@@ -70,23 +74,38 @@ class Lanes:
         Raises ReplayError when a reply's rows do not draw what they drew before.
         """
         if live.filled < len(live.stream.prompt) - 1:
-            self._absorb(live, next(live.slices))
+            self._read(live)
         elif live.to_fill > 0:
             self._replay(live)
         if live.to_fill <= 0 and not live.stream.emitted_count:
             live.stream.absorb_prompt()
         return live.to_fill <= 0
 
-    def drop(self, live: Live) -> None:
+    def _read(self, live: Live) -> None:
+        """Absorb the next slice of a prompt, behind what another prompt has read of it meanwhile."""
+        if self.prompts.catch_up(live.fill):
+            self._release(live)
+            live.lane = self.prompts.open(live.fill, _capacity(live.stream))
+            live.take(live.fill)
+            if live.filled >= len(live.stream.prompt) - 1:
+                self.prompts.leave(live.fill)
+                return
+        self._absorb(live, next(live.slices))
+
+    def drop(self, live: Live, *, keep: bool = False) -> None:
         """Free a stream's lane, to be made anew by `resume` and `fill`."""
-        self.close(live)
+        self.close(live, keep=keep)
         live.dropped, live.filled = True, 0
         live.replay_to = live.stream.absorbed if live.stream.emitted_count else 0
 
     def resume(self, live: Live) -> None:
-        """An empty lane for a stream that gave its own up. Raises CapacityError when none is left."""
-        live.lane = self.open(live.stream)
-        live.dropped, live.slices = False, self.slices(live.stream)
+        """A lane for a stream that gave its own up, with what is kept of its prompt.
+
+        Raises CapacityError when none is left.
+        """
+        live.lane, fill = self.open(live.stream, background=live.fill.background)
+        live.dropped = False
+        live.take(fill)
 
     def rebuild(self, live: Live) -> None:
         """A fresh lane with the state the stream had, made at once."""
@@ -109,6 +128,7 @@ class Lanes:
         self._counters.prefill_s += took
         self._counters.filled_tokens += rows
         live.filled = span.stop
+        self.prompts.passed(live.fill, live.lane, span.stop, took)
 
     def _replay(self, live: Live) -> None:
         """Absorb the next committed tokens of a reply, as wide as the model's windows allow."""
@@ -133,3 +153,7 @@ class Lanes:
         if not self._draft_context or position + self._width <= self._draft_context:
             return self._width
         return max(1, self._draft_context - position)
+
+
+def _capacity(stream: Stream) -> int:
+    return len(stream.prompt) + stream.max_tokens

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.application.ports.target_model import Lane, Span
+from tensorfold.application.prompt_cache import PromptFill
 from tensorfold.domain.drafting.depth import DepthPolicy
 from tensorfold.domain.drafting.lattice import Lattice
 from tensorfold.domain.drafting.sources import DraftSource, Proposal
@@ -20,6 +21,8 @@ from tensorfold.domain.streams import Stream
 class Live:
     """One stream in the engine; `index` names it to the policies, `slices` are those of its prompt still to absorb.
 
+    `fill` is its prompt's way into the lane, `cached` the ids of it that a kept state spared it when it got its first.
+
     `head` is what the draft head proposed for the round at hand, out of `lattice` where it gave one; `depth` is what
     was learned of the head in this stream. A stream that gave its lane up is `dropped`: it takes no round until its
     prompt, and its reply up to `replay_to`, were read again. `forced` once a gate or mask has set a token of the reply,
@@ -28,9 +31,11 @@ class Live:
 
     __slots__ = (
         "audit",
+        "cached",
         "depth",
         "drafts",
         "dropped",
+        "fill",
         "filled",
         "forced",
         "head",
@@ -46,16 +51,16 @@ class Live:
     )
 
     def __init__(
-        self, index: int, stream: Stream, lane: Lane, slices: Iterator[Span], sources: Sequence[DraftSource]
+        self, index: int, stream: Stream, lane: Lane, fill: PromptFill, sources: Sequence[DraftSource]
     ) -> None:
         self.index = index
         self.stream = stream
         self.lane = lane
-        self.slices = slices
         self.sources = tuple(sources)
         self.audit = False
         self.ids: NDArray[np.int64] = np.asarray(stream.prompt, dtype=np.int64)
-        self.filled = 0
+        self.cached = 0
+        self.take(fill)
         self.replay_to = 0
         self.dropped = False
         self.forced = False
@@ -64,6 +69,14 @@ class Live:
         self.lattice: Lattice | None = None
         self.depth: DepthPolicy | None = None
         self.drafts: dict[str, list[int]] = {}
+
+    def take(self, fill: PromptFill) -> None:
+        """Go on with a prompt's way into a new lane."""
+        self.fill = fill
+        self.filled = fill.filled
+        self.slices: Iterator[Span] = fill.spans()
+        if not self.stream.emitted_count:
+            self.cached = fill.resumed
 
     @property
     def to_fill(self) -> int:

@@ -15,8 +15,11 @@ from tensorfold.application.drafts import Drafting
 from tensorfold.application.flight import Flight
 from tensorfold.application.live import Live
 from tensorfold.application.ports.target_model import ModelCosts, ModelLimits, TargetModel
+from tensorfold.application.prompt_cache import PromptFill
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.sources import took_part
+from tensorfold.domain.prompts.chunks import ChunkPlan
+from tensorfold.domain.prompts.retained import ids_of
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.streams import Stream
 from tensorfold.domain.verification import accept
@@ -75,7 +78,7 @@ class Server:
         """Replay one reply; `seed` decides which of the stream's own drafts land."""
         stream = _stream(request)
         own = OwnDrafts(request.reply, self._vocabulary, seed, len(request.prompt))
-        live = Live(seed, stream, 0, iter(()), self._planning.open(stream, own))
+        live = Live(seed, stream, 0, PromptFill(ids_of(()), ChunkPlan((), 0)), self._planning.open(stream, own))
         while stream.finish is None:
             ((window, source),) = self._planning.plan([live])
             drawn = draws(window, request.reply, stream.emitted_count)
