@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tensorfold.adapters.mlx.memory import MlxMemory, held, machine
 from tensorfold.adapters.mlx.runtime import current, missing
 from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.machine import MemoryRuntime
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.domain.memory.budgets import Machine
+from tensorfold.domain.memory.plan import Footprint
 
 
 class MlxBackend:
@@ -28,6 +32,26 @@ class MlxBackend:
     def missing(self) -> str | None:
         """None when MLX can run here; otherwise one sentence that names what to install."""
         return missing()
+
+    def machine(self) -> Machine:
+        """RAM, and the GPU's recommended working set where there is one."""
+        return machine(cpu=current().cpu)
+
+    def memory(self) -> MemoryRuntime:
+        """MLX's allocator."""
+        return MlxMemory(cpu=current().cpu)
+
+    def footprint(
+        self,
+        plan: DecoderPlan,
+        bound: Mapping[str, Bound],
+        facts: CheckpointFacts,
+        *,
+        drafts: DraftSettings = PUBLISHED,
+        drafter: DrafterCheckpoint | None = None,
+    ) -> Footprint:
+        """What `load` would hold, reckoned from headers."""
+        return held(plan, bound, facts, current(), drafts, drafter)
 
     def load(
         self,

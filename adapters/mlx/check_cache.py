@@ -120,10 +120,11 @@ def _line(value: object) -> str:
 
 
 def sources_digest() -> str:
-    """SHA-256 over the source files that decide a row's bits: this adapter's and the CPU kernels'."""
+    """SHA-256 over the source files that decide a row's bits: this adapter's and the kernels' it calls."""
     here = Path(__file__).resolve().parent
     digest = hashlib.sha256()
-    for root in (here, here.parent.parent / "kernels" / "cpu"):
+    kernels = here.parent.parent / "kernels"
+    for root in (here, kernels / "cpu", kernels / "metal"):
         for path in sorted(root.rglob("*.py")):
             digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,11 +13,13 @@ from tensorfold.adapters.mlx.heads.dflash import BlockDrafts
 from tensorfold.adapters.mlx.heads.drafter_weights import DrafterWeights
 from tensorfold.adapters.mlx.heads.head import Head
 from tensorfold.adapters.mlx.heads.mtp import MtpDrafts
+from tensorfold.adapters.mlx.memory import fits_unpacked
 from tensorfold.adapters.mlx.model import MlxModel
 from tensorfold.adapters.mlx.row_check import Allowed, RowCheck, Wanted
 from tensorfold.adapters.mlx.rows import RowOps
 from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.adapters.mlx.rows_library import LibraryRows
+from tensorfold.adapters.mlx.rows_metal import MetalRows
 from tensorfold.adapters.mlx.runtime import Runtime
 from tensorfold.adapters.mlx.timings import measure
 from tensorfold.adapters.mlx.weights import WeightReader
@@ -34,7 +35,6 @@ from tensorfold.domain.sampling import RULE
 A = TypeVar("A")
 BATCH_ROWS = 64
 SLICE = 64
-_MOST_UNPACKED = 8 << 30
 
 
 class Loading:
@@ -56,8 +56,16 @@ class Loading:
     def model(self, checks: Path, *, name: str, context: int, max_streams: int) -> MlxModel[Any]:
         """The model, its rows checked now or by an earlier start whose finding lies in `checks`."""
         if self._runtime.cpu:
-            return self.checked(CpuRows(unpack=self._fits_unpacked()), checks, name, context, max_streams)
-        return self.checked(LibraryRows(self._plan.activation), checks, name, context, max_streams)
+            return self.checked(
+                CpuRows(unpack=fits_unpacked(self._bound, self._runtime.memory)), checks, name, context, max_streams
+            )
+        if not self._runtime.metal:
+            return self.checked(LibraryRows(self._plan.activation), checks, name, context, max_streams)
+        ops = MetalRows(self._plan.activation)
+        model = self.checked(ops, checks, name, context, max_streams)
+        for line in ops.trust.lines():
+            self._say(line)
+        return model
 
     def decoder(self, ops: RowOps[A]) -> Decoder[A]:
         """The decoder over some device's operations, all weights read."""
@@ -75,11 +83,6 @@ class Loading:
 
     def _weights(self) -> WeightReader:
         return WeightReader(self._bound, self._facts, self._say, self._plan.tensors.probes)
-
-    def _fits_unpacked(self) -> bool:
-        """Whether all matrices may be held in float32: within 8 GiB and half of the machine's memory."""
-        size = 4 * sum(prod(b.slot.shape) for b in self._bound.values())
-        return size <= min(_MOST_UNPACKED, self._runtime.memory // 2)
 
     def checked(self, ops: RowOps[A], checks: Path, name: str, context: int, max_streams: int) -> MlxModel[A]:
         """The model over one device's operations, its rows checked."""

@@ -6,10 +6,25 @@ the figures are unknown there and arithmetic stands in.
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from typing import Any, cast
 
+from tensorfold.adapters.mlx.runtime import Runtime
+from tensorfold.application.ports.backend import DrafterCheckpoint
+from tensorfold.application.ports.checkpoints import CheckpointFacts
+from tensorfold.application.settings import DraftSettings
+from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.domain.families.state import ITEM_BYTES
 from tensorfold.domain.memory.budgets import Machine
+from tensorfold.domain.memory.held_weights import bound_bytes, drafted_rows_bytes, drafter_bytes
+from tensorfold.domain.memory.mlx_holding import footprint
+from tensorfold.domain.memory.plan import Footprint
+
+_MOST_UNPACKED = 8 << 30
+_HEAD = "mtp."
 
 
 class MlxMemory:
@@ -53,6 +68,34 @@ def machine(*, cpu: bool) -> Machine:
         return Machine(ram)
     stated = _mx().device_info().get("max_recommended_working_set_size")
     return Machine(ram, int(stated) if stated else None)
+
+
+def fits_unpacked(bound: Mapping[str, Bound], ram: int) -> bool:
+    """Whether a CPU holds all matrices in float32: within 8 GiB and half of the machine's memory."""
+    return 4 * sum(math.prod(found.slot.shape) for found in bound.values()) <= min(_MOST_UNPACKED, ram // 2)
+
+
+def held(
+    plan: DecoderPlan,
+    bound: Mapping[str, Bound],
+    facts: CheckpointFacts,
+    runtime: Runtime,
+    drafts: DraftSettings,
+    drafter: DrafterCheckpoint | None,
+) -> Footprint:
+    """What a model loaded with these settings takes, from headers alone."""
+    head = drafter is None and plan.mtp is not None and drafts.mtp_drafts != 0
+    head = head and any(path.startswith(_HEAD) for path in bound)
+    unpacked = runtime.cpu and fits_unpacked(bound, runtime.memory)
+    dtype = "float32" if runtime.cpu else plan.activation
+    loaded = bound if head else {path: found for path, found in bound.items() if not path.startswith(_HEAD)}
+    weights = bound_bytes(loaded, facts.tensors, dtype, unpacked=unpacked)
+    item = 4 if unpacked else ITEM_BYTES[dtype]
+    spans = plan.mtp.draft_ids if head and plan.mtp is not None else () if drafter is None else drafter.plan.draft_ids
+    weights += drafted_rows_bytes(plan, spans, None, item)
+    if drafter is not None:
+        weights += drafter_bytes(drafter.plan, 0 if unpacked else drafts.drafter_bits, item)
+    return footprint(plan, weights, cpu=runtime.cpu, head=head, drafter=None if drafter is None else drafter.plan)
 
 
 def _mx() -> Any:

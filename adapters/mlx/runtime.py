@@ -22,12 +22,16 @@ INSTALL = f"pip install -U {_PACKAGE}"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What rows are computed with. `cpu` tells whether MLX's device is a processor; `memory` is its RAM in bytes."""
+    """What rows are computed with. `memory` is the machine's RAM in bytes.
+
+    `cpu` tells whether MLX's device is a processor, `metal` whether it is a GPU that our own kernels may run on.
+    """
 
     version: str
     device: str
     cpu: bool
     memory: int
+    metal: bool = False
 
     @property
     def place(self) -> str:
@@ -62,7 +66,8 @@ def current() -> Runtime:
     version = f"mlx {_version()}, numpy {np.__version__}" if cpu else f"mlx {_version()}"
     name = str(mx.device_info().get("device_name", platform.machine()))
     device = f"cpu {name}, {processors()} threads" if cpu else f"gpu {name}"
-    return Runtime(version, device, cpu, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Runtime(version, device, cpu, memory, metal=not cpu and mx.metal.is_available())
 
 
 def _version() -> str:
