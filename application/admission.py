@@ -43,6 +43,11 @@ Verdict = Admitted | Wait | Refused
 class AdmissionControl(Protocol):
     """What the scheduler asks. Streams are stakes, older ones with lower indices."""
 
+    @property
+    def binds(self) -> bool:
+        """Whether the allocator holds to the budget by itself."""
+        ...
+
     def admit(self, ask: Stake, streams: Sequence[Stake], param: str) -> Verdict:
         """Whether a request may have a lane beside `streams`; `param` names the field its prompt came in."""
         ...
@@ -94,6 +99,8 @@ class NothingRetained:
 
 class Unlimited:
     """Admission where nothing is known of memory: all is admitted and all run."""
+
+    binds = False
 
     def admit(self, ask: Stake, streams: Sequence[Stake], param: str) -> Verdict:
         """Admitted."""

@@ -26,6 +26,7 @@ from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.generation_defaults import GenerationDefaults, read_generation
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.storage import parse_quantization
+from tensorfold.domain.memory.windows import MemoryRefusal, check_asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +63,12 @@ def describe(facts: CheckpointFacts, backend: str, context: int | None) -> Descr
 
 
 def _window(plan: DecoderPlan, asked: int | None) -> int:
-    if asked is None:
-        return plan.context
-    if asked == 0:
-        raise RefusedError(
-            f"--context 0 lets memory alone bound the window, which this version cannot compute yet; "
-            f"give a number from 2 to {plan.context}."
-        )
-    if not 2 <= asked <= plan.context:
-        raise RefusedError(
-            f"--context {asked} does not fit: the checkpoint's window is {plan.context} tokens; "
-            f"give a number from 2 to {plan.context}."
-        )
-    return asked
+    """The window before memory is looked at."""
+    try:
+        check_asked(plan, asked)
+    except MemoryRefusal as refusal:
+        raise RefusedError(refusal.message) from None
+    return asked or plan.context
 
 
 def check_tokenizer(plan: DecoderPlan, tokenizer: Tokenizer) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tensorfold.domain.memory.budgets import FREED
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingDefaults:
@@ -93,6 +95,14 @@ class RecallSettings:
     directory: Path | None = None
     budget_bytes: int = 64 << 20
     read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """Bytes that the process may take, None for the machine's share, and of freed buffers that are kept for reuse."""
+
+    limit: int | None = None
+    cache: int = FREED
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,21 @@ from tensorfold.application.settings import (
     DraftSettings,
     EngineSettings,
     HttpSettings,
+    MemorySettings,
     ModelSettings,
     RecallSettings,
     SamplingDefaults,
 )
 
 ENGINE, HTTP, RECALL, SAMPLING = EngineSettings(), HttpSettings(), RecallSettings(), SamplingDefaults()
+MEMORY = MemorySettings()
 HEADS = PUBLISHED
 DRAFTER_BITS = (0, 2, 3, 4, 5, 6, 8)
 MOST_MTP_DRAFTS = 16
 MOST_PARALLEL = 64
 MOST_QUEUE = 256
 MOST_ID = 256
+MOST_GIB = 1 << 20
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]{0,31}://(?:[A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?/?")
 AUTO_BACKEND = "mlx"
 """What `--backend auto` is, on every platform until there is a CUDA backend."""
@@ -75,6 +78,7 @@ class RunSettings:
     cache: Path
     update: UpdateSettings
     recall: RecallSettings | None = None
+    memory: MemorySettings = MEMORY
     notes: tuple[str, ...] = ()
     live: bool = False
 
@@ -176,7 +180,8 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
         cache=cache_folder(environment),
         update=update_settings(flags, environment),
         recall=recall_settings(flags),
-        notes=(*memory_notes(environment.get("TENSORFOLD_MEMORY_LIMIT_GB", "")), *recall_notes(flags)),
+        memory=memory_settings(flags, environment),
+        notes=recall_notes(flags),
         live=not switched_on(environment.get("TENSORFOLD_NO_LIVE", "")) and environment.get("TERM", "dumb") != "dumb",
     )
 
@@ -231,10 +236,19 @@ def recall_notes(flags: argparse.Namespace) -> tuple[str, ...]:
     return (f"{asked}; a record is whole chunks of 4 MiB, so {whole >> 20} MiB are used",)
 
 
-def memory_notes(text: str) -> tuple[str, ...]:
-    """What becomes of TENSORFOLD_MEMORY_LIMIT_GB. Raises RefusedError for what is no budget in any version."""
+def memory_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> MemorySettings:
+    """The budget's limit and that of freed buffers. Raises RefusedError."""
+    cache = getattr(flags, "mlx_cache_gib", None)
+    return MemorySettings(
+        limit=memory_limit(environment.get("TENSORFOLD_MEMORY_LIMIT_GB", "")),
+        cache=MEMORY.cache if cache is None else int(cache * 2**30),
+    )
+
+
+def memory_limit(text: str) -> int | None:
+    """TENSORFOLD_MEMORY_LIMIT_GB in bytes; blank is none. Raises RefusedError for what is no budget."""
     if not text.strip():
-        return ()
+        return None
     try:
         limit = float(text)
     except ValueError:
@@ -243,7 +257,7 @@ def memory_notes(text: str) -> tuple[str, ...]:
         raise RefusedError(
             f"TENSORFOLD_MEMORY_LIMIT_GB is {text[:40]!r}; it must be a positive number of GiB, or blank for none."
         )
-    return (f"TENSORFOLD_MEMORY_LIMIT_GB is {limit:g}: it limits nothing, memory budgets are not part of this version",)
+    return int(min(limit, MOST_GIB) * 2**30)
 
 
 def switched_on(text: str) -> bool:

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tensorfold.application.ports.checkpoints import CheckpointFacts
+from tensorfold.application.ports.machine import MemoryRuntime
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
+from tensorfold.domain.memory.budgets import Machine
+from tensorfold.domain.memory.plan import Footprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,26 @@ class Backend(Protocol):
 
     def missing(self) -> str | None:
         """None when the backend can run here; otherwise one sentence that names what to install."""
+        ...
+
+    def machine(self) -> Machine:
+        """The memory of the machine and of its device."""
+        ...
+
+    def memory(self) -> MemoryRuntime:
+        """The allocator's figures."""
+        ...
+
+    def footprint(
+        self,
+        plan: DecoderPlan,
+        bound: Mapping[str, Bound],
+        facts: CheckpointFacts,
+        *,
+        drafts: DraftSettings = PUBLISHED,
+        drafter: DrafterCheckpoint | None = None,
+    ) -> Footprint:
+        """What `load` would hold of a model: weights, lanes, work. From headers alone; the same on every start."""
         ...
 
     def load(

@@ -12,7 +12,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "TENSORFOLD_REQUEST_LOG": "names a file that the bodies of requests are appended to",
     "TENSORFOLD_SEED_SALT": "is an integer mixed into the seed of requests without one",
     "TENSORFOLD_NO_LIVE": "(1) draws no live line on a terminal",
-    "TENSORFOLD_MEMORY_LIMIT_GB": "(GiB) limits nothing in this version",
+    "TENSORFOLD_MEMORY_LIMIT_GB": "(GiB) lowers the memory budget",
     "HF_HUB_CACHE": "(~/.cache/huggingface/hub) is where downloads lie",
     "HF_TOKEN": "opens gated repositories",
     "HF_ENDPOINT": "names another hub",
@@ -27,8 +27,8 @@ READ: Final[Mapping[str, Sequence[str]]] = {
     "models": ("HF_HUB_CACHE", *CACHE),
     "info": (*HUB, *CACHE),
     "update": ("TENSORFOLD_PROJECT_URL", *CACHE),
-    "verify": (*HUB, *CACHE),
-    "bench": (*HUB, *CACHE),
+    "verify": ("TENSORFOLD_MEMORY_LIMIT_GB", *HUB, *CACHE),
+    "bench": ("TENSORFOLD_MEMORY_LIMIT_GB", *HUB, *CACHE),
 }
 """Variables by command, as the pages of the commands describe them."""
 

@@ -60,10 +60,6 @@ CACHES = (
     LaterFlag("--prompt-cache-gib", "GIB", number(0, 1 << 20), 0, "a cache of read prompts", _CACHE, (0,), "mlx"),
     LaterFlag("--checkpoint-slots", "N", integer(0, 1 << 20), 0, "kept states of prompts", _CACHE, (0,), "mlx"),
     LaterFlag("--snapshot-dir", "DIR", str, "none", "snapshots of read prompts", _CACHE, ("none",), "mlx"),
-    LaterFlag(
-        "--mlx-cache-gib", "GIB", number(0, 1 << 20), None, "a limit on MLX's freed buffers",
-        "MLX keeps them as it sees fit", (), "mlx",
-    ),
 )  # fmt: skip
 NVIDIA = (
     LaterFlag("--tp", "N", integer(1, 2), 1, "two CUDA ranks", _ONE, (1,), "cuda"),
@@ -76,7 +72,12 @@ NVIDIA = (
 )  # fmt: skip
 LATER = (*GENERATION, *CACHES, *NVIDIA)
 
-MLX_ONLY = ("--alias", "--reasoning-effort", *(flag.option for flag in LATER if flag.backend == "mlx"))
+MLX_ONLY = (
+    "--alias",
+    "--reasoning-effort",
+    "--mlx-cache-gib",
+    *(flag.option for flag in LATER if flag.backend == "mlx"),
+)
 LEARN = (
     "--learn is no flag of this version: what was read before would be kept by the prompt cache (--prompt-cache-gib), "
     "which is not part of it; --recall keeps a record that drafts are copied from."

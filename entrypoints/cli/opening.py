@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from tensorfold.application.admission import MemoryAdmission
 from tensorfold.application.catalogue import served_name
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
 from tensorfold.application.loading import Described, check_config, check_tokenizer, describe, load_engine
+from tensorfold.application.memory_planning import PlannedMemory, plan_memory, settled, widest_pass
 from tensorfold.application.metering import Meter
 from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
@@ -41,6 +43,7 @@ class Checked:
     described: Described
     tokenizer: Tokenizer
     drafter: DrafterCheckpoint | None = None
+    memory: PlannedMemory | None = None
 
     @property
     def has_head(self) -> bool:
@@ -66,7 +69,9 @@ def check(settings: RunSettings, container: Container, say: Say) -> Checked:
     tokenizer = container.tokenizer(folder)
     check_tokenizer(described.plan, tokenizer)
     checked = Checked(name, folder, backend, facts, described, tokenizer)
-    return checked if not settings.engine.drafts else _with_drafter(checked, settings, container, say)
+    if settings.engine.drafts:
+        checked = _with_drafter(checked, settings, container, say)
+    return _with_memory(checked, settings, container)
 
 
 def _with_drafter(checked: Checked, settings: RunSettings, container: Container, say: Say) -> Checked:
@@ -79,6 +84,20 @@ def _with_drafter(checked: Checked, settings: RunSettings, container: Container,
     if lacking is not None and lacking.refuses:
         raise RefusedError(lacking.text)
     return replace(checked, drafter=drafter)
+
+
+def _with_memory(checked: Checked, settings: RunSettings, container: Container) -> Checked:
+    """The model with what it takes of the budget and the window that follows. Raises RefusedError."""
+    memory = plan_memory(
+        checked.described,
+        checked.facts,
+        container.backend(checked.backend),
+        settings.memory,
+        settings.engine.heads,
+        checked.drafter,
+        settings.model.context,
+    )
+    return replace(checked, described=memory.described, memory=memory)
 
 
 def schedule(
@@ -103,11 +122,17 @@ def schedule(
     engine_settings = replace(settings.engine, force_windows=force_windows)
     sources = (*container.sources(), *more_sources)
 
+    backend = container.backend(checked.backend)
+    assert checked.memory is not None
+    planned = checked.memory
+    admission = MemoryAdmission(planned.plan, backend.memory())
+
     def load() -> tuple[Engine, StreamFactory]:
-        return load_engine(
+        admission.begin()
+        engine, factory = load_engine(
             checked.described,
             checked.facts,
-            container.backend(checked.backend),
+            backend,
             checked.tokenizer,
             engine_settings,
             clock,
@@ -119,6 +144,10 @@ def schedule(
             log=say,
             drafter=checked.drafter,
         )
+        memory = settled(planned, widest_pass(engine.model.limits, engine_settings.prefill_chunk))
+        admission.plan = memory.plan
+        factory.context = min(factory.context, memory.window.tokens)
+        return engine, factory
 
     meter = meter or Meter()
     return Scheduler(
@@ -130,6 +159,7 @@ def schedule(
         on_done=meter.done,
         on_landed=meter.landed,
         recorder=recorder,
+        admission=admission,
     )
 
 
@@ -172,6 +202,15 @@ def drafting(scheduler: Scheduler, drafts: bool) -> bool:
     return drafts and scheduler.engine.model.limits.chain_width > 1
 
 
+def memory_lines(memory: PlannedMemory, scheduler: Scheduler) -> list[str]:
+    """Budget, weights, bytes of a stream, window: as reckoned before the load, or after it where that changed them."""
+    limits = scheduler.engine.model.limits
+    memory = settled(memory, widest_pass(limits, scheduler.chunk))
+    own = memory.described.plan.context
+    told = f"context: {scheduler.factory.context} tokens of the checkpoint's {own}, {memory.words}"
+    return [*memory.lines(binds=scheduler.admission.binds), told]
+
+
 def report_lines(checked: Checked, scheduler: Scheduler, engine: EngineSettings) -> list[str]:
     """What the load checks left, for the startup report."""
     drafts, heads = engine.drafts, engine.heads
@@ -192,5 +231,6 @@ def report_lines(checked: Checked, scheduler: Scheduler, engine: EngineSettings)
     shares = several if scheduler.parallel > 1 else "come one after another"
     share = f"decode share {scheduler.decode_share:g}"
     lines.append(f"streams: up to {scheduler.parallel}, they {shares}, {share}")
-    lines.append(f"context: {scheduler.factory.context} tokens of the checkpoint's {checked.described.plan.context}")
+    if checked.memory is not None:
+        lines += memory_lines(checked.memory, scheduler)
     return lines

@@ -15,6 +15,8 @@ from tensorfold.entrypoints.settings import (
     ENGINE,
     HEADS,
     HTTP,
+    MEMORY,
+    MOST_GIB,
     MOST_MTP_DRAFTS,
     MOST_PARALLEL,
     SAMPLING,
@@ -101,11 +103,12 @@ def _model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", choices=("auto", "mlx", "cuda"), default="auto", help="what runs the model")
     parser.add_argument(
         "--context", type=integer(0, 1 << 31), default=None, metavar="N",
-        help="prompt plus reply capacity in tokens; without it, the model's own window",
+        help="prompt plus reply capacity in tokens; without it, the model's own window or what of it memory holds; "
+        "0: what memory holds",
     )  # fmt: skip
     parser.add_argument(
         "--parallel", type=parallel, default="auto", metavar="N",
-        help=f"streams that share rounds, 1 to {MOST_PARALLEL}, or auto: up to {ENGINE.parallel}",
+        help=f"streams that share rounds, 1 to {MOST_PARALLEL}, or auto: up to {ENGINE.parallel}, as memory allows",
     )  # fmt: skip
 
 
@@ -186,6 +189,10 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     _heads(drafting)
     later_flags.fill(drafting, later_flags.CACHES)
+    drafting.add_argument(
+        "--mlx-cache-gib", action=later_flags.Given, type=number(0, MOST_GIB), default=MEMORY.cache >> 30,
+        metavar="GIB", help="freed buffers that MLX keeps for reuse, at most what the budget leaves it (MLX alone)",
+    )  # fmt: skip
     recall = parser.add_argument_group("recall")
     recall.add_argument(
         "--recall", action="store_true", help="keep a record of the token ids read and written, and draft from it"

@@ -32,6 +32,12 @@ CONFIG: dict[str, Any] = {
     "tie_word_embeddings": True,
     "eos_token_id": 7,
 }
+SCALED = {
+    "rope_scaling": {
+        "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 16, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "rope_theta": 10000.0,
+    }
+}  # fmt: skip
 SHAPES = {
     "model.embed_tokens.weight": (512, 8),
     "model.norm.weight": (8,),
@@ -87,9 +93,9 @@ def test_generation_config_decides_the_default_temperature(generation: dict[str,
         ({"hidden_size": 9}, {}, None, "hidden_size|embed_tokens|q_proj|9"),
         ({}, {"temperature": "hot"}, None, "temperature"),
         ({}, {"eos_token_id": 512}, None, "eos_token_id"),
-        ({}, {}, 0, "--context 0"),
-        ({}, {}, 1, "--context 1 does not fit: the checkpoint's window is 128"),
-        ({}, {}, 129, "--context 129 does not fit"),
+        ({}, {}, 1, "--context 1 does not fit: a window holds a token of prompt and one of reply"),
+        (SCALED, {}, 129, "--context 129 does not fit: the checkpoint scales its positions for 128 tokens"),
+        ({}, {}, (1 << 20) + 1, "--context 1048577 is more than"),
     ],
 )
 def test_what_does_not_hold_is_refused_in_one_sentence(
@@ -100,8 +106,10 @@ def test_what_does_not_hold_is_refused_in_one_sentence(
     assert "\n" not in refusal.value.message
 
 
-def test_an_explicit_window_within_the_models_own_is_taken() -> None:
+def test_an_explicit_window_is_taken_whatever_the_models_own_where_positions_are_not_scaled_for_it() -> None:
     assert describe(facts(), "mlx", 64).context == 64
+    assert describe(facts(), "mlx", 129).context == 129
+    assert describe(facts(), "mlx", 0).context == 128
 
 
 def test_a_tokenizer_with_ids_the_model_lacks_is_refused() -> None:
@@ -145,7 +153,7 @@ def test_a_model_is_served_under_its_own_name_unless_told_otherwise(tmp_path: Pa
     ("changes", "backend", "context", "says"),
     [
         ({}, "cuda", None, "--backend mlx"),
-        ({}, "mlx", 1 << 20, r"--context 1048576 does not fit"),
+        ({}, "mlx", 1 << 21, r"--context 2097152 is more than the 1048576 tokens"),
         ({"model_type": "gemma4"}, "cuda", None, "Gemma 4 26B-A4B is served by MLX alone, not by cuda"),
         ({"model_type": "gemma4"}, "mlx", None, "config.json lacks hidden_size_per_layer_input"),
         ({"quantization_config": {"quant_method": "awq"}}, "mlx", None, "quant_method 'awq'"),

@@ -121,9 +121,9 @@ MODELS = (
 VALUES = (
     _serve("--port 65536", "argument --port: 65536 is not from 0 to 65535", USAGE),
     _serve("--context -1", "argument --context: -1 is not from 0", USAGE),
-    _serve("--context 4096", "--context"),
-    _serve("--context 0", "--context"),
-    _serve("--context 1", "--context"),
+    _serve("--context 1048577", "--context 1048577 is more than the 1048576 tokens"),
+    _serve("--context 1048576", "--context 1048576 does not fit", TENSORFOLD_MEMORY_LIMIT_GB="3.1"),
+    _serve("--context 1", "--context 1 does not fit"),
     _serve("--max-tokens 0", "argument --max-tokens: 0 is not from 1", USAGE),
     _serve("--temperature -0.1", "argument --temperature: -0.1 is not from 0", USAGE),
     _serve("--temperature hot", "argument --temperature: 'hot' is not a number", USAGE),
@@ -175,6 +175,7 @@ ENVIRONMENT = (
         _serve("", f"TENSORFOLD_MEMORY_LIMIT_GB is '{text}'", TENSORFOLD_MEMORY_LIMIT_GB=text)
         for text in ("0", "-4", "nan", "inf", "24GB")
     ),
+    _serve("", "The weights take:TENSORFOLD_MEMORY_LIMIT_GB", TENSORFOLD_MEMORY_LIMIT_GB="3"),
     _serve("", "TENSORFOLD_PROJECT_URL is 'nowhere'", TENSORFOLD_PROJECT_URL="nowhere"),
     _serve("", "its folder is not there", TENSORFOLD_REQUEST_LOG="HOME/none/requests"),
     _serve("", "has mode 0644", TENSORFOLD_REQUEST_LOG="HOME/open-requests"),

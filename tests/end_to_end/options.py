@@ -82,6 +82,10 @@ OPTIONS: tuple[Option, ...] = (
         checks.settings("--mtp-confidence", "0.7", wanted=lambda made: made.engine.heads.mtp_confidence == 0.7),
     ),
     Option("--decode-share", "0.25", checks.in_report("decode share 0.5", "decode share 0.25")),
+    Option(
+        "--mlx-cache-gib", "8",
+        checks.settings("--mlx-cache-gib", "0.5", wanted=lambda made: made.memory.cache == 1 << 29),
+    ),
     Option("--recall", "", checks.record),
     Option("--recall-dir", "named by the tokenizer", checks.in_report("/ids")),
     Option("--recall-gib", "1/16 (64 MiB)", checks.in_report("of 8.0 MiB")),
@@ -89,7 +93,7 @@ OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 ASKING = {
     "--thinking-budget": "100", "--prompt-cache-gib": "0.5", "--checkpoint-slots": "2", "--snapshot-dir": "~/snapshots",
-    "--mlx-cache-gib": "8", "--tp": "2", "--rank": "1", "--master": "host", "--master-port": "1234",
+    "--tp": "2", "--rank": "1", "--master": "host", "--master-port": "1234",
 }  # fmt: skip
 """For every flag of a part that is not there, a value that asks for it."""
 LISTED = frozenset(

@@ -145,12 +145,16 @@ def test_a_memory_limit_that_is_no_budget_stops_the_start(text: str) -> None:
         )
 
 
-@pytest.mark.parametrize(("text", "said"), [("24", "24"), (" 0.5 ", "0.5")])
-def test_a_memory_limit_is_said_to_limit_nothing(text: str, said: str) -> None:
-    assert settings_of("serve", "demo", TENSORFOLD_MEMORY_LIMIT_GB=text).notes == (
-        f"TENSORFOLD_MEMORY_LIMIT_GB is {said}: it limits nothing, memory budgets are not part of this version",
-    )
-    assert settings_of("serve", "demo", TENSORFOLD_MEMORY_LIMIT_GB=" ").notes == ()
+@pytest.mark.parametrize(("text", "limit"), [("24", 24 << 30), (" 0.5 ", 1 << 29), (" ", None), ("1e300", 1 << 50)])
+def test_a_memory_limit_is_bytes_of_the_budget(text: str, limit: int | None) -> None:
+    for command in ("serve", "verify"):
+        assert settings_of(command, "demo", TENSORFOLD_MEMORY_LIMIT_GB=text).memory.limit == limit
+
+
+def test_freed_buffers_are_kept_up_to_eight_gib_or_what_the_flag_says() -> None:
+    assert settings_of("serve", "demo").memory.cache == 8 << 30
+    assert settings_of("serve", "demo", "--mlx-cache-gib", "0.5").memory.cache == 1 << 29
+    assert settings_of("serve", "demo", "--mlx-cache-gib", "0").memory.cache == 0
 
 
 @pytest.mark.parametrize(

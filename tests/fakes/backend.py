@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping
 
 from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.machine import MemoryRuntime
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.domain.memory.budgets import Machine
+from tensorfold.domain.memory.mlx_holding import footprint
+from tensorfold.domain.memory.plan import Footprint
+from tests.fakes.machine import FakeMemory
 
 
 class FakeBackend:
@@ -22,6 +27,8 @@ class FakeBackend:
         self._name = name
         self.absent = absent
         self.loaded: list[str] = []
+        self.ram = 64 << 30
+        self.runtime = FakeMemory(binds=False)
         self.drafts: list[tuple[DraftSettings, DrafterCheckpoint | None]] = []
 
     @property
@@ -32,6 +39,26 @@ class FakeBackend:
     def missing(self) -> str | None:
         """As set."""
         return self.absent
+
+    def machine(self) -> Machine:
+        """As set."""
+        return Machine(self.ram)
+
+    def memory(self) -> MemoryRuntime:
+        """Numbers alone."""
+        return self.runtime
+
+    def footprint(
+        self,
+        plan: DecoderPlan,
+        bound: Mapping[str, Bound],
+        facts: CheckpointFacts,
+        *,
+        drafts: DraftSettings = PUBLISHED,
+        drafter: DrafterCheckpoint | None = None,
+    ) -> Footprint:
+        """The plan's state, and the file's bytes."""
+        return footprint(plan, facts.weight_bytes, cpu=True, head=False)
 
     def load(
         self,
