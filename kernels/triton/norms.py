@@ -61,6 +61,27 @@ def _gated_norm(mixed, gate, weight, out, width, groups, eps, gate_first: tl.con
     tl.store(out + at, result.to(out.dtype.element_ty), mask=inside)
 
 
+@triton.jit
+def _squared_relu(x, out, width, block: tl.constexpr):
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    place = part * block + tl.arange(0, block)
+    inside = place < width
+    value = tl.maximum(tl.load(x + row * width + place, mask=inside, other=0.0).to(tl.float32), 0.0)
+    tl.store(out + row * width + place, (value * value).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _combine(pairs, weights, out, width, slots, block: tl.constexpr):
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    place = part * block + tl.arange(0, block)
+    inside = place < width
+    total = tl.zeros([block], tl.float32)
+    for slot in range(slots):
+        value = tl.load(pairs + (row * slots + slot) * width + place, mask=inside, other=0.0).to(tl.float32)
+        total += tl.load(weights + row * slots + slot) * value
+    tl.store(out + row * width + place, total.to(out.dtype.element_ty), mask=inside)
+
+
 def _warps(width: int) -> int:
     return 4 if width <= 2048 else 8
 
@@ -77,6 +98,18 @@ def gated_silu(both: Tensor, out: Tensor) -> None:
     """`out` [R, F] = silu(gate) * up of rows [R, 2 F] that hold the gate first."""
     rows, width = out.shape
     _gated_silu[(rows, triton.cdiv(width, 1024))](both, out, width, 1024, num_warps=4)
+
+
+def squared_relu(x: Tensor, out: Tensor) -> None:
+    """`out` [R, F] = max(x, 0) squared."""
+    rows, width = out.shape
+    _squared_relu[(rows, triton.cdiv(width, 1024))](x, out, width, 1024, num_warps=4)
+
+
+def combine(pairs: Tensor, weights: Tensor, out: Tensor) -> None:
+    """`out` [R, D] = the weighted sum of a row's experts `pairs` [R * k, D], slot after slot; `weights` is [R, k]."""
+    rows, width = out.shape
+    _combine[(rows, triton.cdiv(width, 512))](pairs, weights, out, width, weights.shape[1], 512, num_warps=4)
 
 
 def gated_norm(

@@ -18,7 +18,7 @@ from tensorfold.kernels.reference.norm import rms_norm
 from tensorfold.kernels.reference.router import choose_experts
 from tensorfold.kernels.reference.swiglu import gated_silu as exact_gated_silu
 from tensorfold.kernels.triton.attention import PARTITION, attend_rows
-from tensorfold.kernels.triton.norms import add_norm, gated_norm, gated_silu
+from tensorfold.kernels.triton.norms import add_norm, combine, gated_norm, gated_silu, squared_relu
 from tensorfold.kernels.triton.recurrent import COMMIT, RESET, conv_rows, delta_rows, mamba2_rows
 from tensorfold.kernels.triton.routers import route_rows
 
@@ -81,6 +81,19 @@ def check_gates(device: str) -> None:
         near(before[row], gate_then_norm(exact(mixed[row]), exact(z[row]), exact(whole), 1e-5, 4), BF16_ERROR)
         heads = exact(mixed[row]).reshape(4, 96), exact(z[row]).reshape(4, 96)
         near(behind[row], exact_gated_norm(*heads, exact(shared), 1e-6, "silu").reshape(-1), BF16_ERROR)
+
+
+def check_experts_sum(device: str) -> None:
+    pairs, weights = noise(device, 3 * 6, 700), torch.rand(3, 6, device=device)
+    out = torch.full((3, 700), float("nan"), device=device, dtype=torch.bfloat16)
+    combine(pairs, weights, out)
+    near(out, (exact(pairs).reshape(3, 6, 700) * exact(weights)[:, :, None]).sum(1), BF16_ERROR)
+    alone = torch.empty_like(out[:1])
+    combine(pairs[6:12].contiguous(), weights[1:2].contiguous(), alone)
+    assert torch.equal(alone[0], out[1])
+    squared = torch.empty_like(pairs)
+    squared_relu(pairs, squared)
+    near(squared, np.maximum(exact(pairs), 0) ** 2, BF16_ERROR)
 
 
 def check_router(device: str) -> None:

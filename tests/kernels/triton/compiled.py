@@ -15,6 +15,8 @@ HALF, FULL, WORD, LONG = "*bf16", "*fp32", "*i32", "i32"
 KERNELS: dict[str, tuple[Any, list[str | int | bool]]] = {
     "add_norm": (norms._add_norm, [HALF, HALF, HALF, HALF, HALF, LONG, "fp32", True, 8192]),
     "gated_silu": (norms._gated_silu, [HALF, HALF, LONG, 1024]),
+    "squared_relu": (norms._squared_relu, [HALF, HALF, LONG, 1024]),
+    "combine": (norms._combine, [HALF, FULL, HALF, LONG, LONG, 512]),
     "gated_norm": (norms._gated_norm, [HALF, HALF, HALF, HALF, LONG, LONG, "fp32", True, 512]),
     "delta": (
         recurrent._delta,
