@@ -1,7 +1,7 @@
 """A block drafter with weights of its own: taps of kept rows become keys that a block of masked positions reads.
 
 One pass drafts every position behind the pending token; a selector scores pairs of neighbouring candidates. Source: the
-published configuration and tensors of DFlash2 (docs/recipes/dflash2.md); embedding and head are the target's.
+published configuration and tensors of DFlash2 (docs/recipes/qwen3.8-27b.md); embedding and head are the target's.
 """
 
 from __future__ import annotations
