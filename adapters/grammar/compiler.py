@@ -88,7 +88,7 @@ class GuidanceCompiler:
                 self._verdicts.move_to_end(key)
                 return self._verdicts[key]
         with self._trials:
-            refusal = _tried(kind, source, Path(str(self._library.__file__)).parent.parent)
+            refusal = _tried(kind, source, self._tokenizer.vocabulary, Path(str(self._library.__file__)).parent.parent)
         with self._lock:
             self._verdicts[key] = refusal
             while len(self._verdicts) > _REMEMBERED:
@@ -96,8 +96,9 @@ class GuidanceCompiler:
         return refusal
 
 
-def _tried(kind: str, source: str, folder: Path) -> str:
-    asked = {"folder": str(folder), "grammar": source, "memory": TRIAL_MEMORY, "cpu": TRIAL_CPU_S}
+def _tried(kind: str, source: str, vocabulary: int, folder: Path) -> str:
+    asked: dict[str, str | int] = {"folder": str(folder), "grammar": source, "memory": TRIAL_MEMORY, "cpu": TRIAL_CPU_S}
+    asked["vocabulary"] = vocabulary
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(trial.__file__)],

@@ -65,7 +65,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int) -> Types:
     if not named and isinstance(parts := schema.get("allOf"), Sequence) and not isinstance(parts, str):
         named = next((found for part in parts[:64] if (found := _types(part, root, depth - 1))), named)
     if not named and isinstance(schema.get("$ref"), str):
-        named = _types(_referred(schema["$ref"], root), root, depth - 1)
+        named = _types(referred(schema["$ref"], root), root, depth - 1)
     return named | {"null"} if named and schema.get("nullable") is True else named
 
 
@@ -80,7 +80,7 @@ def _named(schema: Mapping[str, Any]) -> Types:
     return frozenset(kind_of(value) for value in values)
 
 
-def _referred(path: str, root: Mapping[str, Any]) -> Any:
+def referred(path: str, root: Mapping[str, Any]) -> Any:
     """What a reference inside the same schema means; None for any other."""
     if not path.startswith("#/"):
         return None
