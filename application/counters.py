@@ -13,7 +13,8 @@ class Counters:
     """Totals since the server started. Times are seconds.
 
     `prompt_tokens` counts a whole prompt when it gets a lane, `filled_tokens` rows of prompts as they are absorbed.
-    `paused` counts streams that memory made wait, `dropped` those that gave their lanes up for it.
+    `paused` counts streams that memory made wait, `dropped` those that gave their lanes up, `preempted` those of them
+    that gave it up to a request in the foreground.
     """
 
     requests: int = 0
@@ -31,6 +32,7 @@ class Counters:
     rebuilds: int = 0
     paused: int = 0
     dropped: int = 0
+    preempted: int = 0
     proposer_faults: int = 0
     integrity_faults: int = 0
     prefill_s: float = 0.0

@@ -87,6 +87,7 @@ class Lanes:
             self._release(live)
             live.lane = self.prompts.open(live.fill, _capacity(live.stream))
             live.take(live.fill)
+            live.cached = live.fill.resumed
             if live.filled >= len(live.stream.prompt) - 1:
                 self.prompts.leave(live.fill)
                 return

@@ -59,8 +59,8 @@ class Live:
         self.sources = tuple(sources)
         self.audit = False
         self.ids: NDArray[np.int64] = np.asarray(stream.prompt, dtype=np.int64)
-        self.cached = 0
         self.take(fill)
+        self.cached = fill.resumed
         self.replay_to = 0
         self.dropped = False
         self.forced = False
@@ -75,8 +75,6 @@ class Live:
         self.fill = fill
         self.filled = fill.filled
         self.slices: Iterator[Span] = fill.spans()
-        if not self.stream.emitted_count:
-            self.cached = fill.resumed
 
     @property
     def to_fill(self) -> int:

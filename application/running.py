@@ -30,6 +30,7 @@ class Running:
         return ReplyStats(
             prompt_tokens=len(live.stream.prompt),
             completion_tokens=live.stream.emitted_count,
+            cached_tokens=live.cached,
             queue_s=self.opened_at - submitted,
             prefill_s=self.filled_at - self.opened_at,
             ttft_s=first - submitted,

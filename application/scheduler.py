@@ -27,6 +27,7 @@ from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.sources import DraftSource
 from tensorfold.domain.memory.gate import Gate, Stake
 from tensorfold.domain.scheduling.credit import DecodeCredit
+from tensorfold.domain.scheduling.fills import Filling, FillOrder
 from tensorfold.domain.scheduling.queue import WaitingQueue
 from tensorfold.domain.streams import Stream
 
@@ -80,7 +81,10 @@ class Scheduler:
         self._running: list[Running] = []
         self._parked: list[Running] = []
         """Streams that gave their lanes up and wait to get one again."""
+        self._yielded: list[Running] = []
+        """Streams in the background that gave their lanes up to requests in the foreground."""
         self._credit = DecodeCredit(settings.decode_share)
+        self._fills = FillOrder(whole=settings.decode_share == 0)
         self._phase: Phase = "loading"
         self._halt = False
         self._checked = False
@@ -142,7 +146,8 @@ class Scheduler:
 
     def loads(self) -> tuple[int, int, int]:
         """Streams decoding, those that wait for memory among them, prompts filling, requests waiting."""
-        return len(self._running) + len(self._parked), len(self._filling), len(self._waiting)
+        waiting = len(self._waiting) + len(self._yielded)
+        return len(self._running) + len(self._parked), len(self._filling), waiting
 
     def submit(self, request: GenerationRequest, source: DraftSource | None = None) -> Generation:
         """Queue a request, `source` beside its usual draft sources.
@@ -209,6 +214,7 @@ class Scheduler:
                 self._end_running(ENGINE_FAULT)
         self._end_all()
         try:
+            self.engine.prompts.close()
             self.engine.model.shutdown()
         except Exception as fault:
             self._log(f"the model did not shut down: {fault!r}")
@@ -231,7 +237,7 @@ class Scheduler:
             self._checked = True
 
     def _called(self) -> bool:
-        return bool(self._halt or self._waiting or self._filling or self._running or self._parked)
+        return bool(self._halt or self._waiting or self._live() or self._yielded)
 
     def _step(self) -> None:
         """One pass: what left is dropped, what waits is admitted, one slice of a prompt, then the rounds it owes."""
@@ -240,21 +246,34 @@ class Scheduler:
         self._drop_cancelled()
         self._admit()
         self._gate()
-        if filling := [r for r in self._filling if not r.paused]:
+        if filling := self._reading():
             self._fill(filling)
         self._rounds()
 
+    def _reading(self) -> list[Running]:
+        """Streams whose prompts may be read on now."""
+        return [r for r in self._filling if not r.paused]
+
     def _rounds(self) -> None:
+        """Rounds, for as long as the prompts that are being read owe them; one at least where none is."""
         while running := [r for r in self._running if not r.paused]:
+            if self._reading() and not self._owed(running):
+                return
             began = self._clock.monotonic()
             outcomes = self.engine.round([r.live for r in running])
             for outcome in outcomes:
                 self._land(outcome)
             self._credit.round_took(self._clock.monotonic() - began)
-            if not self._filling or not self._credit.owes_rounds():
+            if not self._reading():
                 return
             self._drop_cancelled()
             self._gate()
+
+    def _owed(self, running: Sequence[Running]) -> bool:
+        """Whether replies may take a round before the next slice; a first token is never kept waiting."""
+        if not self._settings.decode_share:
+            return False
+        return self._credit.owes_rounds() or any(not r.live.rounds for r in running)
 
     # -- memory --------------------------------------------------------------------------------------------------
 
@@ -308,18 +327,63 @@ class Scheduler:
         (self._filling if running.live.to_fill > 0 else self._running).append(running)
 
     def _forget(self, running: Running) -> None:
-        for group in (self._filling, self._running, self._parked):
+        for group in (self._filling, self._running, self._parked, self._yielded):
             if running in group:
                 group.remove(running)
 
     # -- admission and filling -----------------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        """Open lanes for waiting requests in the queue's order, until the next one has to wait."""
-        while len(self._live()) < self._settings.parallel:
-            with self._lock:
-                generation = self._waiting.peek()
-            if generation is None or not self._open(generation):
+        """Open lanes for waiting requests in the queue's order, until the next one has to wait.
+
+        One in the foreground takes the place of streams in the background, which come back when there is room again.
+        """
+        while (generation := self._first()) is not None:
+            background = generation.request.background
+            if background and self._yielded:
+                break
+            if len(self._live()) < self._settings.parallel and self._open(generation):
+                continue
+            if background or not self._preempt():
+                return
+        self._call_back()
+
+    def _first(self) -> Generation | None:
+        with self._lock:
+            return self._waiting.peek()
+
+    def _preempt(self) -> bool:
+        """Let the newest stream in the background give its lane up; False where there is none."""
+        behind = [r for r in self._live() if r.generation.request.background]
+        if not behind:
+            return False
+        running = max(behind, key=lambda r: r.live.index)
+        if not running.live.dropped:
+            # What was read of its prompt is kept: it need not be read again.
+            self.engine.drop(running.live, keep=running in self._filling)
+        self._forget(running)
+        running.paused = False
+        self._yielded.append(running)
+        self.counters.preempted += 1
+        return True
+
+    def _call_back(self) -> None:
+        """Lanes for streams that yielded, the oldest first, where there is room."""
+        while self._yielded and len(self._live()) < self._settings.parallel:
+            running = min(self._yielded, key=lambda r: r.live.index)
+            others = [_stake(other) for other in self._live()]
+            verdict = self._admission.admit(_stake(running), others, running.generation.request.param)
+            if isinstance(verdict, Wait):
+                return
+            self._forget(running)
+            if isinstance(verdict, Refused):
+                self._end(running, CapacityError(verdict.message))
+                continue
+            self._parked.append(running)
+            self._unpark(running)
+            if running in self._parked:
+                self._parked.remove(running)
+                self._yielded.append(running)
                 return
 
     def _open(self, generation: Generation) -> bool:
@@ -334,7 +398,7 @@ class Scheduler:
             if isinstance(verdict, Refused):
                 raise CapacityError(verdict.message)
             stream.max_tokens = verdict.reply
-            live = self.engine.open(stream, generation.source)
+            live = self.engine.open(stream, generation.source, background=generation.request.background)
         except CapacityError as limit:
             if self._live():
                 return False
@@ -354,12 +418,14 @@ class Scheduler:
         request = generation.request
         live.audit = request.audit
         self.counters.prompt_tokens += len(request.prompt)
+        self.counters.cached_tokens += live.cached
         running = Running(generation, live, self._clock.monotonic())
         (self._filling if live.to_fill > 0 else self._running).append(running)
 
     def _fill(self, filling: Sequence[Running]) -> None:
-        """Absorb one slice of the prompt with the fewest tokens left."""
-        running = min(filling, key=lambda r: r.live.to_fill)
+        """Absorb one slice of the prompt whose turn it is."""
+        running = self._next(filling)
+        cached = running.live.cached
         began = self._clock.monotonic()
         try:
             filled = self.engine.fill(running.live)
@@ -370,11 +436,18 @@ class Scheduler:
             return
         now = self._clock.monotonic()
         self._credit.slice_took(now - began)
+        self.counters.cached_tokens += running.live.cached - cached
         if not running.first_at:
             running.filled_at = now
         if filled:
             self._filling.remove(running)
             self._running.append(running)
+
+    def _next(self, filling: Sequence[Running]) -> Running:
+        ready = [r for r in filling if not self.engine.waits(r.live)] or filling
+        known = {r.live.index: r for r in ready}
+        prompts = [Filling(i, r.live.to_fill, r.generation.request.background) for i, r in known.items()]
+        return known[self._fills.take(prompts)]
 
     # -- landing and ending --------------------------------------------------------------------------------------
 
@@ -404,10 +477,10 @@ class Scheduler:
             generation.deliver(Ended(str(committed.finish), stats, committed.stop))
 
     def _drop_cancelled(self) -> None:
-        for group in (self._filling, self._running, self._parked):
+        for group in (self._filling, self._running, self._parked, self._yielded):
             for running in [r for r in group if r.generation.cancelled]:
                 group.remove(running)
-                self._close(running)
+                self._close(running, keep=group is self._filling)
                 self._finish_cancelled(running.generation, running.stats(self._clock.monotonic()))
         if self._waiting:
             with self._lock:
@@ -447,8 +520,8 @@ class Scheduler:
             self._fail(generation, Failed(_SHUTDOWN), None)
 
     def _end_running(self, message: str) -> None:
-        ending = self._live()
-        self._filling, self._running, self._parked = [], [], []
+        ending = [*self._live(), *self._yielded]
+        self._filling, self._running, self._parked, self._yielded = [], [], [], []
         for running in ending:
             self._close(running)
             self._fail(running.generation, Failed(message), running.stats(self._clock.monotonic()))
@@ -462,14 +535,17 @@ class Scheduler:
             self._log(f"the record gave no mark: {named(fault)}")
             return -1
 
-    def _close(self, running: Running) -> None:
-        """Free a stream's lane; what it read and wrote goes to the record, if it wrote anything."""
-        self.engine.close(running.live)
+    def _close(self, running: Running, *, keep: bool = False) -> None:
+        """Free a stream's lane; what it read and wrote goes to the record, if it wrote anything.
+
+        With `keep`, what was read of its prompt is kept.
+        """
+        self.engine.close(running.live, keep=keep)
         stream = running.live.stream
         if self._recorder is None or not stream.emitted_count:
             return
         try:
-            self._recorder.record(stream.tokens, 0, running.generation.mark)
+            self._recorder.record(stream.tokens, running.live.cached, running.generation.mark)
         except Exception as fault:
             self._log(f"request {running.generation.id} was not recorded: {named(fault)}")
 
