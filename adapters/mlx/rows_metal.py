@@ -218,7 +218,7 @@ class _Delta(_Scan):
         queries, keys, values, decay, strength = inputs
         chain = _is_chain(parents)
         made, states = recurrence.delta_steps(
-            queries, keys, values, decay, strength, start, window(list(parents)), not chain, mx.float32
+            queries, keys, values, decay, strength, start, window(parents), not chain, mx.float32
         )
         return made, states if chain else states[-1]
 
@@ -244,7 +244,7 @@ class _Mamba(_Scan):
             decay.reshape(count, heads),
             mx.zeros((max(heads, 8),), mx.float32),
             start.reshape(heads, dim, size),
-            window(list(parents)),
+            window(parents),
             not chain,
             mx.float32,
         )

@@ -6,6 +6,7 @@ children. Arrays have at least eight elements: MLX would put smaller ones into a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,15 @@ class Window:
 
 
 def window(parents: Sequence[int]) -> Window:
-    """The window of these parents. Raises ValueError where a parent does not stand before its row."""
+    """The window of these parents. Raises ValueError where a parent does not stand before its row.
+
+    Every layer of a launch asks for the same one, so the last few are remembered.
+    """
+    return _window(tuple(parents))
+
+
+@functools.lru_cache(maxsize=64)
+def _window(parents: tuple[int, ...]) -> Window:
     paths: list[list[int]] = []
     for row, parent in enumerate(parents):
         if not -1 <= parent < row:
