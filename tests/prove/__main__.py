@@ -13,6 +13,7 @@ PARTS = {
     "parity": [sys.executable, "-m", "tests.adapters.mlx.parity.live"],
     "families_parity": [sys.executable, "-m", "tests.adapters.mlx.parity.families"],
     "families": [sys.executable, "-m", "tests.prove.families"],
+    "emulator": [sys.executable, "-m", "tests.emulator"],
     "leaving": [sys.executable, "-m", "tests.prove.leaving"],
     "hostile": [sys.executable, "-m", "tests.prove.hostile"],
     "verify": [sys.executable, "-m", "tests.prove.verify"],
