@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tensorfold.domain.families import catalogue, dflash2, nemotron_h, qwen3_5
+from tensorfold.domain.families import dflash2, nemotron_h, qwen3_5
 from tests.adapters.huggingface.hubs import REPO
 from tests.domain.families.sheet_facts import FOUR_64
 from tests.domain.families.test_refusals import EXL3, REFUSED, stored
@@ -20,10 +19,7 @@ ON_MLX = [case for case in REFUSED if case[1] == "mlx"]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """A hub, and every listed family served by MLX."""
-    all_served = tuple(replace(family, served_on=("mlx",)) for family in catalogue.FAMILIES)
-    monkeypatch.setattr(catalogue, "FAMILIES", all_served)
+def here(tmp_path: Path) -> Iterator[Place]:
     with place(tmp_path) as made:
         yield made
 
