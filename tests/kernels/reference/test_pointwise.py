@@ -17,7 +17,9 @@ GRID = np.linspace(-6, 6, 49)
 
 
 @pytest.mark.parametrize(
-    ("name", "theirs"), [("silu", nn.silu), ("gelu_tanh", nn.gelu_approx), ("relu2", nn.relu2)], ids=lambda v: str(v)
+    ("name", "theirs"),
+    [("silu", nn.silu), ("gelu_tanh", nn.gelu_approx), ("relu2", nn.relu2)],
+    ids=("silu", "gelu_tanh", "relu2"),
 )
 def test_an_activation_is_that_of_mlx(name: str, theirs: object) -> None:
     assert callable(theirs)
