@@ -76,6 +76,10 @@ class Retained(Protocol):
         """What all of them take."""
         ...
 
+    def uncounted(self) -> int:
+        """What of them the allocator's figures lack: they may lie in the host's memory."""
+        ...
+
     def evict(self, keep: object = None) -> int:
         """Give one up; the bytes freed, 0 when there is none but `keep`."""
         ...
@@ -89,6 +93,10 @@ class NothingRetained:
         return 0
 
     def held(self) -> int:
+        """None."""
+        return 0
+
+    def uncounted(self) -> int:
         """None."""
         return 0
 
@@ -192,7 +200,8 @@ class MemoryAdmission:
         active = self._runtime.active()
         if active is None:
             return self.plan.room - self.retained.held()
-        return self.plan.budget.allocator - max(0, active - held_bytes(self.plan, streams))
+        used = max(0, active - held_bytes(self.plan, streams)) + self.retained.uncounted()
+        return self.plan.budget.allocator - used
 
     def _hand_back(self, need: int, streams: Sequence[Stake]) -> None:
         """Freed buffers, where what is to come does not fit beside them."""

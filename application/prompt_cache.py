@@ -154,6 +154,10 @@ class PromptCache:
         """Bytes kept."""
         return self._kept.size
 
+    def uncounted(self) -> int:
+        """All of them: images are the host's."""
+        return self._kept.size
+
     def reclaimable(self, keep: object = None) -> int:
         """Bytes that giving up all but `keep` would free."""
         return sum(entry.size for entry in self._kept if entry is not keep)

@@ -106,6 +106,18 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptSettings:
+    """States of prompts that are kept: bytes of them, None for what memory leaves idle, 0 for none; how many at most.
+
+    `snapshots` is the folder of those that outlive the server, None for none.
+    """
+
+    budget: int | None = None
+    slots: int = 32
+    snapshots: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """Which model is served and how it is presented. `context` None: the model's own window.
 

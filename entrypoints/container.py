@@ -23,7 +23,9 @@ from tensorfold.application.ports.keys import KeyFile
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.request_file import RequestFile
 from tensorfold.application.ports.services import ReleaseFeed, ReportWriter
+from tensorfold.application.ports.stores import SnapshotStore
 from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
+from tensorfold.application.prompt_keeping import Accepts
 from tensorfold.application.pulling import Puller
 from tensorfold.application.recall import RecallService
 from tensorfold.application.releases import ProjectAddress
@@ -113,6 +115,14 @@ def _recall(
     )
 
 
+def _snapshots(folder: Path, model: str, identity: str, accepts: Accepts, log: Callable[[str], None]) -> SnapshotStore:
+    from tensorfold.adapters.filesystem.snapshot_files import SnapshotFolder
+    from tensorfold.adapters.filesystem.snapshot_format import SnapshotIdentity
+    from tensorfold.adapters.filesystem.snapshot_store import FolderSnapshotStore
+
+    return FolderSnapshotStore(SnapshotFolder(folder), SnapshotIdentity(model, identity), accepts, log)
+
+
 def _benchmark_files() -> BenchmarkFiles:
     from tensorfold.adapters.filesystem.benchmark_files import FolderBenchmarkFiles
 
@@ -192,6 +202,7 @@ class Container(containers.DeclarativeContainer):
     backend: providers.Provider[Backend] = providers.Factory(_backend, cache=cache)
     sources: providers.Provider[tuple[DraftSourceFactory, ...]] = providers.Factory(_copies)
     recall: providers.Provider[RecallService] = providers.Factory(_recall, clock)
+    snapshots: providers.Provider[SnapshotStore] = providers.Factory(_snapshots)
     benchmark_files: providers.Provider[BenchmarkFiles] = providers.Singleton(_benchmark_files)
     report_writer: providers.Provider[ReportWriter] = providers.Singleton(_report_writer)
     chat_server: providers.Provider[ChatServer] = providers.Factory(_chat_server, clock)

@@ -23,12 +23,14 @@ from tensorfold.application.settings import (
     HttpSettings,
     MemorySettings,
     ModelSettings,
+    PromptSettings,
     RecallSettings,
     SamplingDefaults,
 )
 
 ENGINE, HTTP, RECALL, SAMPLING = EngineSettings(), HttpSettings(), RecallSettings(), SamplingDefaults()
 MEMORY = MemorySettings()
+PROMPTS = PromptSettings()
 HEADS = PUBLISHED
 DRAFTER_BITS = (0, 2, 3, 4, 5, 6, 8)
 MOST_MTP_DRAFTS = 16
@@ -79,6 +81,7 @@ class RunSettings:
     update: UpdateSettings
     recall: RecallSettings | None = None
     memory: MemorySettings = MEMORY
+    prompts: PromptSettings = PROMPTS
     notes: tuple[str, ...] = ()
     live: bool = False
 
@@ -181,6 +184,7 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
         update=update_settings(flags, environment),
         recall=recall_settings(flags),
         memory=memory_settings(flags, environment),
+        prompts=prompt_settings(flags, environment),
         notes=recall_notes(flags),
         live=not switched_on(environment.get("TENSORFOLD_NO_LIVE", "")) and environment.get("TERM", "dumb") != "dumb",
     )
@@ -242,6 +246,18 @@ def memory_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -
     return MemorySettings(
         limit=memory_limit(environment.get("TENSORFOLD_MEMORY_LIMIT_GB", "")),
         cache=MEMORY.cache if cache is None else int(cache * 2**30),
+    )
+
+
+def prompt_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> PromptSettings:
+    """The states of prompts that are kept. Raises RefusedError for a folder that cannot be named."""
+    asked, folder = getattr(flags, "prompt_cache_gib", None), getattr(flags, "snapshot_dir", None)
+    slots = getattr(flags, "checkpoint_slots", None)
+    own = cache_folder(environment).absolute() / "prefix-snapshots"
+    return PromptSettings(
+        budget=None if asked is None else int(asked * 2**30),
+        slots=PROMPTS.slots if slots is None else slots,
+        snapshots=None if folder == "none" else own if folder is None else own_path("--snapshot-dir", folder, "folder"),
     )
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.entrypoints.settings import AUTO_BACKEND, integer, number
+from tensorfold.entrypoints.settings import AUTO_BACKEND, integer
 
 Backend = Literal["mlx", "cuda"]
-_CACHE = "every prompt is read from its start"
 _ONE = "one process serves a model"
 
 
@@ -56,11 +55,6 @@ GENERATION = (
         "reasoning ends with the reply's own limit", (0,), "mlx",
     ),
 )  # fmt: skip
-CACHES = (
-    LaterFlag("--prompt-cache-gib", "GIB", number(0, 1 << 20), 0, "a cache of read prompts", _CACHE, (0,), "mlx"),
-    LaterFlag("--checkpoint-slots", "N", integer(0, 1 << 20), 0, "kept states of prompts", _CACHE, (0,), "mlx"),
-    LaterFlag("--snapshot-dir", "DIR", str, "none", "snapshots of read prompts", _CACHE, ("none",), "mlx"),
-)  # fmt: skip
 NVIDIA = (
     LaterFlag("--tp", "N", integer(1, 2), 1, "two CUDA ranks", _ONE, (1,), "cuda"),
     LaterFlag("--rank", "N", integer(0, 1), 0, "the second of two CUDA ranks", _ONE, (0,), "cuda"),
@@ -70,17 +64,20 @@ NVIDIA = (
         "cuda",
     ),
 )  # fmt: skip
-LATER = (*GENERATION, *CACHES, *NVIDIA)
+LATER = (*GENERATION, *NVIDIA)
 
 MLX_ONLY = (
     "--alias",
     "--reasoning-effort",
     "--mlx-cache-gib",
+    "--prompt-cache-gib",
+    "--checkpoint-slots",
+    "--snapshot-dir",
     *(flag.option for flag in LATER if flag.backend == "mlx"),
 )
 LEARN = (
-    "--learn is no flag of this version: what was read before would be kept by the prompt cache (--prompt-cache-gib), "
-    "which is not part of it; --recall keeps a record that drafts are copied from."
+    "--learn is no flag of this version: what was read before is kept by the prompt cache (--prompt-cache-gib), and "
+    "--recall keeps a record that drafts are copied from."
 )
 
 

@@ -18,6 +18,7 @@ from tensorfold.application.metering import Meter
 from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.tokenizer import Tokenizer
+from tensorfold.application.prompt_keeping import PromptKeeping
 from tensorfold.application.recording import Recorder
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, SamplingDefaults
@@ -111,11 +112,13 @@ def schedule(
     more_sources: Sequence[DraftSourceFactory] = (),
     recorder: Recorder | None = None,
     meter: Meter | None = None,
+    keeping: PromptKeeping | None = None,
 ) -> Scheduler:
     """A scheduler that loads the model when it is started; `force_windows` is for proofs.
 
     `more_sources` are asked after a stream's own context; `recorder` is told what streams read and wrote, `meter`
-    what replies took. Without `on_progress`, which may raise to end the load, the load's progress is said too.
+    what replies took; `keeping` plans prompts and keeps their states, without it none is kept. Without `on_progress`,
+    which may raise to end the load, the load's progress is said too.
     """
     counters = Counters()
     clock = container.clock()
@@ -147,6 +150,8 @@ def schedule(
         memory = settled(planned, widest_pass(engine.model.limits, engine_settings.prefill_chunk))
         admission.plan = memory.plan
         factory.context = min(factory.context, memory.window.tokens)
+        if keeping is not None:
+            admission.retained = keeping.attach(engine, memory)
         return engine, factory
 
     meter = meter or Meter()

@@ -19,6 +19,7 @@ from tensorfold.entrypoints.settings import (
     MOST_GIB,
     MOST_MTP_DRAFTS,
     MOST_PARALLEL,
+    PROMPTS,
     SAMPLING,
     gib,
     integer,
@@ -188,10 +189,23 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         help="part of a prompt slice's time that running replies get before the next slice",
     )  # fmt: skip
     _heads(drafting)
-    later_flags.fill(drafting, later_flags.CACHES)
     drafting.add_argument(
         "--mlx-cache-gib", action=later_flags.Given, type=number(0, MOST_GIB), default=MEMORY.cache >> 30,
         metavar="GIB", help="freed buffers that MLX keeps for reuse, at most what the budget leaves it (MLX alone)",
+    )  # fmt: skip
+    drafting.add_argument(
+        "--prompt-cache-gib", action=later_flags.Given, type=number(0, MOST_GIB), metavar="GIB",
+        help="states of prompts that are kept for the next turn, 0 for none; without it, what memory leaves idle "
+        "beside one full window (MLX alone)",
+    )  # fmt: skip
+    drafting.add_argument(
+        "--checkpoint-slots", action=later_flags.Given, type=integer(0, 1024), metavar="N",
+        help=f"how many states of prompts are kept at most, beside shared beginnings; {PROMPTS.slots} without it "
+        "(MLX alone)",
+    )  # fmt: skip
+    drafting.add_argument(
+        "--snapshot-dir", action=later_flags.Given, metavar="DIR",
+        help="the folder of states that outlive the server, `none` for none; without it, one in the cache (MLX alone)",
     )  # fmt: skip
     recall = parser.add_argument_group("recall")
     recall.add_argument(

@@ -23,6 +23,7 @@ from tensorfold.application.measures import MeasureService
 from tensorfold.application.metering import Meter
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError
+from tensorfold.application.prompt_keeping import PromptKeeping
 from tensorfold.application.recall import RecallService
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
@@ -39,6 +40,7 @@ from tensorfold.entrypoints.cli.opening import (
     sampling_defaults,
     schedule,
 )
+from tensorfold.entrypoints.cli.prompt_keeping import keeping
 from tensorfold.entrypoints.cli.record import open_record, recall_line
 from tensorfold.entrypoints.cli.release_notices import say_first_serve, start_release_check
 from tensorfold.entrypoints.cli.request_log import taken_by
@@ -68,6 +70,7 @@ class _Opened:
     checked: Checked
     template: ChatTemplate
     recall: RecallService | None
+    keeping: PromptKeeping
     held: ExitStack
 
 
@@ -132,7 +135,9 @@ def _run(settings: RunSettings, container: Container, server: HttpServer, signal
         if recall is not None:
             held.callback(recall.close)
             server.keep(recall)
-        return _serve(_Opened(checked, template, recall, held), settings, container, server, signals, began)
+        kept = keeping(checked, template, settings, container, say)
+        held.callback(kept.close)
+        return _serve(_Opened(checked, template, recall, kept, held), settings, container, server, signals, began)
 
 
 def _serve(
@@ -148,6 +153,7 @@ def _serve(
         more_sources=() if recall is None else (recall.factory,),
         recorder=recall,
         meter=meter,
+        keeping=opened.keeping,
     )
     watchdog = Watchdog(scheduler, dump_stacks)
     code, patience_s = 1, _END_S
@@ -257,6 +263,8 @@ def _report(
 ) -> None:
     checked = opened.checked
     for line in report_lines(checked, scheduler, settings.engine):
+        say(line)
+    for line in opened.keeping.lines():
         say(line)
     if opened.recall is not None:
         say(recall_line(opened.recall.report(), drafting(scheduler, settings.engine.drafts)))

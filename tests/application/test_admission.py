@@ -20,6 +20,9 @@ class Prefixes:
     def held(self) -> int:
         return sum(self.sizes)
 
+    def uncounted(self) -> int:
+        return 0
+
     def reclaimable(self, keep: object = None) -> int:
         return sum(size for size in self.sizes if size != keep)
 

@@ -86,13 +86,25 @@ OPTIONS: tuple[Option, ...] = (
         "--mlx-cache-gib", "8",
         checks.settings("--mlx-cache-gib", "0.5", wanted=lambda made: made.memory.cache == 1 << 29),
     ),
+    Option(
+        "--prompt-cache-gib", "what memory leaves idle",
+        checks.settings("--prompt-cache-gib", "0.5", wanted=lambda made: made.prompts.budget == 1 << 29),
+    ),
+    Option(
+        "--checkpoint-slots", "32",
+        checks.settings("--checkpoint-slots", "2", wanted=lambda made: made.prompts.slots == 2),
+    ),
+    Option(
+        "--snapshot-dir", "one in the cache",
+        checks.settings("--snapshot-dir", "none", wanted=lambda made: made.prompts.snapshots is None),
+    ),
     Option("--recall", "", checks.record),
     Option("--recall-dir", "named by the tokenizer", checks.in_report("/ids")),
     Option("--recall-gib", "1/16 (64 MiB)", checks.in_report("of 8.0 MiB")),
     Option("--recall-read-only", "", checks.settings("--recall-read-only", wanted=checks.reads_only)),
 )  # fmt: skip
 ASKING = {
-    "--thinking-budget": "100", "--prompt-cache-gib": "0.5", "--checkpoint-slots": "2", "--snapshot-dir": "~/snapshots",
+    "--thinking-budget": "100",
     "--tp": "2", "--rank": "1", "--master": "host", "--master-port": "1234",
 }  # fmt: skip
 """For every flag of a part that is not there, a value that asks for it."""

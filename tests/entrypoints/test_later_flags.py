@@ -62,8 +62,11 @@ def test_a_value_that_no_version_takes_is_a_usage_error(
 
 @pytest.mark.parametrize("option", MLX_ONLY)
 def test_a_flag_of_mlx_alone_is_refused_by_name_on_cuda(option: str) -> None:
-    value = {"--alias": "a", "--reasoning-effort": "medium", "--mlx-cache-gib": "8"}.get(option)
-    values = [value] if value is not None else ["0" if option != "--snapshot-dir" else "none", ASKING[option]]
+    taken = {
+        "--alias": "a", "--reasoning-effort": "medium", "--mlx-cache-gib": "8", "--thinking-budget": "0",
+        "--prompt-cache-gib": "0", "--checkpoint-slots": "0", "--snapshot-dir": "none",
+    }  # fmt: skip
+    values = [taken[option], *([ASKING[option]] if option in ASKING else [])]
     for each in values:
         assert refusal("--backend", "cuda", option, each) == (
             f"{option} is for MLX alone; leave it out with --backend cuda."

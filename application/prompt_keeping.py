@@ -1,0 +1,124 @@
+"""From a loaded model to how its prompts are planned and kept: the chunk, the bytes that may be kept, the disk.
+
+All of it follows from the plan, the budget and what was asked for, so it is the same on every start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tensorfold.application.engine import Engine
+from tensorfold.application.memory_planning import PlannedMemory, widest_pass
+from tensorfold.application.ports.stores import SnapshotStore
+from tensorfold.application.ports.target_model import ModelIdentity, ModelLimits
+from tensorfold.application.prompt_cache import PromptCache
+from tensorfold.application.settings import PromptSettings
+from tensorfold.application.snapshots import SnapshotShelf
+from tensorfold.domain.families.device_limits import apple_generation
+from tensorfold.domain.families.state import StateEntry
+from tensorfold.domain.memory.budgets import gib
+from tensorfold.domain.memory.plan import MemoryPlan
+from tensorfold.domain.prompts.chunks import ChunkRule
+from tensorfold.domain.prompts.family_chunk import CONTEXT, choose_chunk
+from tensorfold.domain.prompts.layout import accepts
+from tensorfold.domain.prompts.markers import Markers
+
+_TENSOR_UNITS = 5
+"""The first generation of Apple's GPUs that has them."""
+Accepts = Callable[[int, Sequence[tuple[str, int]]], bool]
+OpenStore = Callable[[str, str, Accepts], SnapshotStore]
+"""Opens a store of snapshots: a digest of the weights, an identity in words, the state spec's word on buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepingPlan:
+    """What is known before the model is loaded. `entries` are the plan's state spec, `chunks` the family's sizes."""
+
+    settings: PromptSettings
+    markers: Markers
+    entries: tuple[StateEntry, ...]
+    chunks: tuple[int, ...]
+
+
+class PromptKeeping:
+    """How one server keeps prompts; `attach` is called by the engine's thread when the model is loaded."""
+
+    def __init__(self, plan: KeepingPlan, open_store: OpenStore | None, log: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._open = open_store
+        self._log = log
+        self._shelf: SnapshotShelf | None = None
+        self._note = ""
+        self.cache: PromptCache | None = None
+
+    def attach(self, engine: Engine, memory: PlannedMemory) -> PromptCache:
+        """Give the engine its plan of prompts and what keeps their states."""
+        limits = engine.model.limits
+        rule = ChunkRule(self._chunk(memory, limits, engine.model.identity.device), self._plan.markers)
+        budget = self._budget(memory)
+        if budget and self._open is not None:
+            whole = identity_words(engine.model.identity, rule, limits)
+            store = self._open(engine.model.identity.weights, whole, self._accepts)
+            self._shelf = SnapshotShelf(store, self._log)
+        settings = self._plan.settings
+        self.cache = PromptCache(engine.model, rule, budget, slots=settings.slots, shelf=self._shelf, log=self._log)
+        engine.prompts = self.cache
+        return self.cache
+
+    def lines(self) -> list[str]:
+        """The startup report's lines."""
+        if self.cache is None:
+            return []
+        rule = self.cache.rule
+        cut = "at assistant messages and the second message" if rule.markers.found else "on a plain grid"
+        lines = [f"prompts: chunks of up to {rule.step} tokens, cut {cut}"]
+        if not self.cache.budget:
+            return [*lines, "prompt cache: off"]
+        settings = self._plan.settings
+        kept = f"prompt cache: {gib(self.cache.budget)} in up to {settings.slots} states{self._note}"
+        if self._shelf is None:
+            return [*lines, f"{kept}; no snapshots on disk"]
+        found = f"{len(self._shelf)} on disk ({gib(self._shelf.size)})"
+        return [*lines, f"{kept}; snapshots: {found} in {_shown(str(settings.snapshots))}"]
+
+    def close(self) -> None:
+        """Return when what the server kept is on disk."""
+        if self._shelf is not None:
+            self._shelf.close()
+
+    def _chunk(self, memory: PlannedMemory, limits: ModelLimits, device: str) -> int:
+        def fits(size: int) -> bool:
+            plan = _wider(memory.plan, widest_pass(limits, size))
+            wanted = min(CONTEXT, memory.described.plan.context)
+            return plan.fits(wanted)
+
+        return choose_chunk(self._plan.chunks, fits, tensor_units=apple_generation(device) >= _TENSOR_UNITS)
+
+    def _budget(self, memory: PlannedMemory) -> int:
+        """What was asked for, as far as one full window and a round's work leave it."""
+        idle = max(0, memory.plan.room - memory.plan.request(memory.window.tokens))
+        asked = self._plan.settings.budget
+        if asked is not None and asked > idle:
+            self._note = f" (--prompt-cache-gib asks for {gib(asked)}; more would not leave a full window its memory)"
+        return idle if asked is None else min(asked, idle)
+
+    def _accepts(self, tokens: int, buffers: Sequence[tuple[str, int]]) -> bool:
+        return accepts(self._plan.entries, tokens, buffers)
+
+
+def identity_words(identity: ModelIdentity, rule: ChunkRule, limits: ModelLimits) -> str:
+    """Everything that shapes a kept state, the weights first."""
+    extra = [f"{name}={value}" for name, value in identity.extra]
+    parts = (identity.weights, identity.runtime, identity.device, identity.kernels, *extra)
+    return " | ".join((*parts, rule.name, f"slices of {limits.prefill_slice}"))
+
+
+def _wider(plan: MemoryPlan, rows: int) -> MemoryPlan:
+
+    return replace(plan, footprint=replace(plan.footprint, rows=max(rows, plan.footprint.rows)))
+
+
+def _shown(folder: str) -> str:
+    """A folder as one line shows it: as it is where it can be, else escaped."""
+    return folder if folder.isprintable() else ascii(folder)
