@@ -39,6 +39,7 @@ FLAGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "--no-drafts": (("--no-drafts",), "drafts are off, as --no-drafts asked"),
 }
 """Flags of drafting, and what the startup report then says."""
+BRINGS = "Qwen3.8-27B's drafter is not used; `tensorfold pull z-lab/Qwen3.8-27B-DFlash2` brings it"
 
 
 @dataclass(slots=True)
@@ -130,6 +131,7 @@ def heads_agree(home: Path) -> Tally:
             told[name] = [complete(server.port, prompt, **s) for prompt in (*PROMPTS, ASKED) for s in SAMPLINGS]
             said = "\n".join(server.lines())
             tally.hold(f"{name} says {line!r}", line in said, True)
+            tally.hold(f"{name} tells of the drafter", BRINGS in said, name not in ("--drafter PATH", "--no-drafts"))
             _, health = get(server.port, "/health")
             tally.hold(f"{name} drafts", health["drafted_total"] > 0, name != "--no-drafts")
         for got, wanted in zip(told[name], told["the model's own head"], strict=True):
