@@ -1,4 +1,5 @@
-"""`tensorfold bench`: its flags, and which of its three forms they ask for: measure, measure a server, or compare.
+"""`tensorfold bench`: its flags, and which of its forms they ask for: measure, measure a server, compare, or tell
+what memory gives.
 
 Parsing loads nothing; each form is in a file of its own.
 """
@@ -19,6 +20,7 @@ _FLAGS = {
     "measure": {"model", *_MEASURING, *_ENGINE},
     "--url": {"model", "url", "key", *_MEASURING},
     "--compare": {"compare", "tolerance", "changelog"},
+    "--memory-classes": {"memory_classes"},
 }
 """What each form takes."""
 
@@ -69,6 +71,10 @@ def fill(parser: argparse.ArgumentParser) -> None:
         "--changelog", metavar="FILE",
         help="put the paragraph at the end of this file's newest section, instead of printing it",
     )  # fmt: skip
+    parser.add_argument_group("memory").add_argument(
+        "--memory-classes", action="store_true",
+        help="print what window each listed model gets in each class of memory, reckoned from plans; nothing is loaded",
+    )  # fmt: skip
 
 
 def streams(text: str) -> tuple[int, ...]:
@@ -84,9 +90,15 @@ def streams(text: str) -> tuple[int, ...]:
 
 
 def _run(parser: argparse.ArgumentParser, flags: argparse.Namespace) -> int:
-    form = "--compare" if flags.compare is not None else "--url" if flags.url is not None else "measure"
+    form = _form(flags)
     _check_form(parser, flags, form)
     return _FORMS[form](flags)
+
+
+def _form(flags: argparse.Namespace) -> str:
+    if flags.memory_classes:
+        return "--memory-classes"
+    return "--compare" if flags.compare is not None else "--url" if flags.url is not None else "measure"
 
 
 def _check_form(parser: argparse.ArgumentParser, flags: argparse.Namespace, form: str) -> None:
@@ -100,7 +112,7 @@ def _check_form(parser: argparse.ArgumentParser, flags: argparse.Namespace, form
         where = f"goes with {_needs(strange[0])}" if form == "measure" else f"does not go with {form}"
         parser.error(f"{strange[0]} {where}")
     if form == "measure" and flags.model is None:
-        parser.error("name a MODEL to measure, or give --url or --compare")
+        parser.error("name a MODEL to measure, or give --url, --compare or --memory-classes")
 
 
 def _is_given(flags: argparse.Namespace, action: argparse.Action) -> bool:
@@ -130,8 +142,15 @@ def _compare(flags: argparse.Namespace) -> int:
     return compare_results(flags)
 
 
+def _memory(flags: argparse.Namespace) -> int:
+    from tensorfold.entrypoints.cli.bench_memory import memory_classes
+
+    return memory_classes(flags)
+
+
 _FORMS: dict[str, Callable[[argparse.Namespace], int]] = {
     "measure": _measure,
     "--url": _server,
     "--compare": _compare,
+    "--memory-classes": _memory,
 }

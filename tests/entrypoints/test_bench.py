@@ -45,7 +45,7 @@ SERVER = result_of(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "name a MODEL to measure, or give --url or --compare"),
+        ([], "name a MODEL to measure, or give --url, --compare or --memory-classes"),
         (["demo", "--key", "k"], "--key goes with --url"),
         (["demo", "--tolerance", "5"], "--tolerance goes with --compare"),
         (["demo", "--changelog", "C.md"], "--changelog goes with --compare"),
@@ -56,6 +56,8 @@ SERVER = result_of(
         (["--compare", "a", "b", "--streams", "1"], "--streams does not go with --compare"),
         (["--compare", "a", "b", "--json", "c"], "--json does not go with --compare"),
         (["--compare", "a"], "expected 2 arguments"),
+        (["demo", "--memory-classes"], "MODEL does not go with --memory-classes"),
+        (["--memory-classes", "--tokens", "9"], "--tokens does not go with --memory-classes"),
         (["demo", "--streams", "0"], "0 is not from 1 to 64"),
         (["demo", "--streams", "1,1"], "'1,1' says a number twice"),
         (["demo", "--streams", ""], "'' is not an integer from 1 to 64"),
