@@ -24,7 +24,6 @@ HUBS: Final = (
 )  # fmt: skip
 
 PROMPT_CACHE: Final = "a prompt cache"
-BUDGET: Final = "a memory budget with admission"
 RECURRENT: Final = "a family with recurrent state"
 RANKS: Final = "CUDA with two ranks"
 
@@ -276,7 +275,8 @@ CASES: Final = (
     ),
     Case(
         "CTX-03", "a prompt fits the context and not the memory that is left",
-        "it is refused with what to do, and smaller ones are served", needs=BUDGET,
+        "it is refused with what to do, and smaller ones are served",
+        ("entrypoints/http/test_memory_refusals.py::test_what_memory_does_not_hold_is_refused_with_what_it_does",),
     ),
     Case(
         "EXA-01", "prompts of three kinds with drafts and without", "the same reply, token for token",
