@@ -90,6 +90,14 @@ def test_every_link_is_of_the_one_form_that_is_followed(path: Path) -> None:
     assert re.findall(r"^\[[^\]]+\]:|<(?:a|img)\b|<https?:", words, re.MULTILINE) == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_table_begins_with_its_heads(path: Path) -> None:
+    """A blank line inside a table makes its other rows text."""
+    lines = ["", *plain(path.read_text(encoding="utf-8")).splitlines(), ""]
+    begun = [at for at, line in enumerate(lines) if line.startswith("|") and not lines[at - 1].startswith("|")]
+    assert [lines[at] for at in begun if not re.fullmatch(r"\|( -+ \|)+", lines[at + 1])] == []
+
+
 def test_every_outside_address_is_a_safe_one_of_a_named_host() -> None:
     named = {address.rstrip(".,:;`'") for page in PAGES for address in ADDRESS.findall(page.read_text("utf-8"))}
     outside = {address for address in named if not INSIDE.fullmatch(address)}
