@@ -95,13 +95,13 @@ class SnapshotShelf:
             return list(self._index.values())
 
     def _keep(self, kind: SnapshotKind, prefix: Prefix[LaneImage]) -> None:
-        same = next((s for s in self._known() if np.array_equal(s.ids, prefix.ids)), None)
-        if same is not None:
-            self._do(lambda: self._store.touch(same.key))
-        else:
-            self._do(lambda: self._save(kind, prefix))
+        self._do(lambda: self._save(kind, prefix))
 
     def _save(self, kind: SnapshotKind, prefix: Prefix[LaneImage]) -> None:
+        same = next((s for s in self._known() if np.array_equal(s.ids, prefix.ids)), None)
+        if same is not None:
+            self._store.touch(same.key)
+            return
         saved = self._store.save(kind, prefix.ids, prefix.starts, prefix.state)
         if saved is not None:
             with self._lock:
