@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from tensorfold.application.constraining import Constraining
 from tensorfold.application.errors import ContextExceededError, RequestError
 from tensorfold.application.orders import ChatOrder, CompletionOrder, ReplyOptions
 from tensorfold.application.ports.machine import Clock
+from tensorfold.application.ports.services import GrammarCompiler
 from tensorfold.application.ports.tokenizer import ChatTemplate, TemplateError, Tokenizer
 from tensorfold.application.replies import GenerationRequest
 from tensorfold.application.scheduler import Scheduler
@@ -25,6 +27,7 @@ from tensorfold.domain.conversation.offered_tools import OfferedTools
 from tensorfold.domain.conversation.reply_form import ReplyForm, reply_form
 from tensorfold.domain.conversation.reply_reader import CallsWanted, ReplyReader
 from tensorfold.domain.families.plans import Dialect
+from tensorfold.domain.gates.constraint import Constraint
 from tensorfold.domain.sampling import Sampling, derive_seed
 
 _EFFORT = "reasoning_effort"
@@ -34,11 +37,15 @@ _PLAIN = ReplyForm()
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """Ids of a prompt, how the reply to it is read, and whether it leaves a thought open."""
+    """Ids of a prompt, how the reply to it is read, and whether that begins in a thought.
+
+    `opened` says so of the prompt alone, also where the reply is shown as it is written.
+    """
 
     ids: tuple[int, ...]
     form: ReplyForm = _PLAIN
     in_thought: bool = False
+    opened: bool = False
 
 
 def default_effort(given: str | None, named: Sequence[str]) -> str | None:
@@ -66,10 +73,13 @@ class ChatService:
         thinking: bool = True,
         effort: str | None = None,
         dialect: Dialect | None = None,
+        grammars: GrammarCompiler | None = None,
+        thinking_budget: int = 0,
     ) -> None:
         """`thinking` and `effort` are what the template gets when a request says nothing; effort None: medium.
 
-        `dialect` is the family's; what the template was seen to do counts before it.
+        A thought has at most `thinking_budget` tokens where a request does not say (0: no limit). `dialect` is the
+        family's; what the template was seen to do counts before it.
         """
         self.model_names = tuple(model_names)
         self._scheduler = scheduler
@@ -80,6 +90,8 @@ class ChatService:
         self._thinking = thinking
         dialect = dialect or Dialect()
         self._form = reply_form(dialect, template.traits)
+        self._constraining = Constraining(scheduler, tokenizer, grammars, self._form, model_names[0])
+        self._thinking_budget = thinking_budget
         named = template.traits.efforts
         # A level that an unknown word falls back to cannot be seen from outside: there the family's list knows more.
         self._efforts = tuple(level for level in LEVELS if level in {*named, *dialect.efforts}) if named else ()
@@ -97,11 +109,13 @@ class ChatService:
         wanted = None
         if calls is not None and order.tools:
             wanted = CallsWanted(calls, OfferedTools(order.tools), 1 if order.one_call else None)
-        return self._submit(prompt, order.options, "messages", wanted)
+        constraint = self._constraining.of_chat(order, prompt.opened)
+        return self._submit(prompt, order.options, "messages", wanted, constraint)
 
     def complete(self, order: CompletionOrder) -> Reply:
         """Start a raw completion. Raises RequestError or OverloadedError before anything runs."""
-        return self._submit(_Prompt(self._completion_ids(order.prompt)), order.options, "prompt", None)
+        prompt = _Prompt(self._completion_ids(order.prompt))
+        return self._submit(prompt, order.options, "prompt", None, self._constraining.of_text(order.options))
 
     def chat_ids(self, order: ChatOrder) -> tuple[int, ...]:
         """The prompt ids a conversation becomes."""
@@ -132,9 +146,10 @@ class ChatService:
         ids = self._encode(text, "messages")
         if not ids:
             raise RequestError("The chat template made an empty prompt of these messages.", param="messages")
+        opened = self._form.opened(text)
         if order.as_text:
-            return _Prompt(tuple(ids))
-        return _Prompt(tuple(ids), self._form, self._form.opened(text))
+            return _Prompt(tuple(ids), opened=opened)
+        return _Prompt(tuple(ids), self._form, opened, opened)
 
     def _encode(self, text: str, param: str) -> list[int]:
         """Ids of a text. One that is far beyond the window is refused unread: encoding it would take minutes."""
@@ -189,7 +204,22 @@ class ChatService:
         ids = {self._tokenizer.token_id(mark) for mark in self._form.tokens}
         return frozenset(token for token in ids if token in self._tokenizer.token_bytes.special)
 
-    def _submit(self, prompt: _Prompt, options: ReplyOptions, param: str, calls: CallsWanted | None) -> Reply:
+    def _close(self, constrained: bool) -> tuple[int, ...]:
+        """Ids that close a thought over its budget; what a grammar holds begins right behind the mark."""
+        marks = self._form.thoughts
+        if marks is None:
+            return ()
+        lines = "" if constrained or marks.again else "\n\n"
+        return tuple(self._encode(f"\n{marks.close}{lines}", "messages"))
+
+    def _submit(
+        self,
+        prompt: _Prompt,
+        options: ReplyOptions,
+        param: str,
+        calls: CallsWanted | None,
+        constraint: Constraint | None,
+    ) -> Reply:
         stops = tuple(stop.encode("utf-8", "replace") for stop in options.stops)
         request = GenerationRequest(
             prompt=prompt.ids,
@@ -201,9 +231,12 @@ class ChatService:
             background=options.background,
             param=param,
             label=options.label,
+            constraint=constraint,
         )
         if prompt.form is not _PLAIN:
             request = replace(request, marks=self._marks, thoughts=prompt.form.thoughts, in_thought=prompt.in_thought)
+            if budget := options.thinking_budget or self._thinking_budget:
+                request = replace(request, thinking_budget=budget, thought_close=self._close(constraint is not None))
         generation = self._scheduler.submit(request)
         shown = self._scheduler.factory.shown_bytes(request)
         return Reply(generation, ReplyReader(shown, stops, request.splitter(), calls), int(self._clock.wall()))

@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tensorfold.domain.gates.grammar import Grammar
+
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """What a request may set; None is the server's default."""
+    """What a request may set; None is the server's default.
+
+    `grammar` holds the reply to a form, as the request's `grammar_field` asked. `thinking_budget` 0 is the server's.
+    """
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -22,6 +27,9 @@ class ReplyOptions:
     draft: bool = True
     background: bool = False
     label: str = ""
+    thinking_budget: int = 0
+    grammar: Grammar | None = None
+    grammar_field: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,7 @@ class ChatOrder:
     """A conversation to continue. `template_variables` are passed to the template as they are.
 
     `one_call` asks for the first of several tool calls alone; `as_text` for the reply as it is written, its reasoning
-    and calls part of the text.
+    and calls part of the text. `must_call` forces a call of one of the tools, of `call_name` where it is given.
     """
 
     messages: Sequence[Mapping[str, Any]]
@@ -38,6 +46,8 @@ class ChatOrder:
     options: ReplyOptions = ReplyOptions()
     one_call: bool = False
     as_text: bool = False
+    must_call: bool = False
+    call_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

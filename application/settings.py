@@ -121,7 +121,7 @@ class PromptSettings:
 class ModelSettings:
     """Which model is served and how it is presented. `context` None: the model's own window.
 
-    `effort` None: medium, where the template names it.
+    `effort` None: medium, where the template names it. `thinking_budget` 0: reasoning has no limit of its own.
     """
 
     model: str
@@ -131,3 +131,4 @@ class ModelSettings:
     context: int | None = None
     thinking: bool = True
     effort: str | None = None
+    thinking_budget: int = 0

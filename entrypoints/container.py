@@ -22,7 +22,7 @@ from tensorfold.application.ports.installation import Installation, UpdateMemory
 from tensorfold.application.ports.keys import KeyFile
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.request_file import RequestFile
-from tensorfold.application.ports.services import ReleaseFeed, ReportWriter
+from tensorfold.application.ports.services import GrammarCompiler, ReleaseFeed, ReportWriter
 from tensorfold.application.ports.stores import SnapshotStore
 from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
 from tensorfold.application.prompt_keeping import Accepts
@@ -70,6 +70,12 @@ def _template(folder: Path) -> ChatTemplate:
     from tensorfold.adapters.tokenization.template import load_template
 
     return load_template(folder)
+
+
+def _grammars(tokenizer: Tokenizer, end_ids: frozenset[int]) -> GrammarCompiler:
+    from tensorfold.adapters.grammar.compiler import GuidanceCompiler
+
+    return GuidanceCompiler(tokenizer, end_ids)
 
 
 def _backend(name: str, cache: Path) -> Backend:
@@ -199,6 +205,7 @@ class Container(containers.DeclarativeContainer):
     describer: providers.Provider[Describer] = providers.Singleton(Describer, models, parts)
     tokenizer: providers.Provider[Tokenizer] = providers.Factory(_tokenizer)
     template: providers.Provider[ChatTemplate] = providers.Factory(_template)
+    grammars: providers.Provider[GrammarCompiler] = providers.Factory(_grammars)
     backend: providers.Provider[Backend] = providers.Factory(_backend, cache=cache)
     sources: providers.Provider[tuple[DraftSourceFactory, ...]] = providers.Factory(_copies)
     recall: providers.Provider[RecallService] = providers.Factory(_recall, clock)

@@ -154,6 +154,7 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
             backend=flags.backend,
             context=flags.context,
             thinking=getattr(flags, "thinking", True),
+            thinking_budget=getattr(flags, "thinking_budget", 0),
             effort=flags.reasoning_effort if "--reasoning-effort" in getattr(flags, "given", ()) else None,
         ),
         engine=EngineSettings(

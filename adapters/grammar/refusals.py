@@ -36,6 +36,8 @@ def malformed(kind: str, error: str = "") -> str:
         if error.startswith("Unimplemented keys") and (keys := _KEYWORD.findall(error)):
             listed = ", ".join(f"`{key}`" for key in sorted(set(keys))[:8])
             return f"The JSON schema uses {listed}, which no reply can be held to here."
+        if error.startswith("oneOf"):
+            return "The JSON schema uses `oneOf` with branches that one value may share; `anyOf` can be held."
         if "nsatisfiable" in error or "schema is false" in error:
             return nothing_fits(kind)
         if "Resource" in error or "registry" in error:

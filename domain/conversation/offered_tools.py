@@ -49,6 +49,11 @@ class OfferedTools:
                 self._by_name.setdefault(name, Tool(name, schema if isinstance(schema, Mapping) else {}))
         self.longest_name = max(map(len, self._by_name), default=0)
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The offered names, in the request's order."""
+        return tuple(self._by_name)
+
     def get(self, name: str) -> Tool | None:
         """The tool of that name, None when it is not offered."""
         return self._by_name.get(name)

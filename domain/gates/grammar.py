@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tensorfold.domain.gates.formats import held_formats
+
 
 class GrammarKind(StrEnum):
     """What a grammar's text is."""
@@ -28,7 +30,7 @@ class Grammar:
 
 def json_schema(schema: Any) -> Grammar:
     """Replies that are JSON of this schema (parsed)."""
-    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema))
+    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(held_formats(schema)))
 
 
 def any_object() -> Grammar:

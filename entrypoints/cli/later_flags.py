@@ -49,12 +49,6 @@ class LaterFlag:
         return f"{self.option} asks for {self.asks}, which is not part of this version: {self.stands}; {leave}."
 
 
-GENERATION = (
-    LaterFlag(
-        "--thinking-budget", "N", integer(0, 1 << 31), 0, "a limit on the tokens of reasoning",
-        "reasoning ends with the reply's own limit", (0,), "mlx",
-    ),
-)  # fmt: skip
 NVIDIA = (
     LaterFlag("--tp", "N", integer(1, 2), 1, "two CUDA ranks", _ONE, (1,), "cuda"),
     LaterFlag("--rank", "N", integer(0, 1), 0, "the second of two CUDA ranks", _ONE, (0,), "cuda"),
@@ -64,11 +58,12 @@ NVIDIA = (
         "cuda",
     ),
 )  # fmt: skip
-LATER = (*GENERATION, *NVIDIA)
+LATER = NVIDIA
 
 MLX_ONLY = (
     "--alias",
     "--reasoning-effort",
+    "--thinking-budget",
     "--mlx-cache-gib",
     "--prompt-cache-gib",
     "--checkpoint-slots",

@@ -180,7 +180,14 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         default=efforts.DEFAULT,
         help="the template's reasoning effort, where it takes one: the nearest that it names",
     )
-    later_flags.fill(generation, later_flags.GENERATION)
+    generation.add_argument(
+        "--thinking-budget",
+        action=later_flags.Given,
+        type=integer(0, 1 << 31),
+        default=0,
+        metavar="N",
+        help="tokens after which a reply's reasoning is closed, 0 is off (MLX alone)",
+    )
     generation.add_argument("--learn", action="store_true", help=argparse.SUPPRESS)
     drafting = parser.add_argument_group("drafting and caches")
     drafting.add_argument("--no-drafts", action="store_true", help="decode serially, the reference for every reply")

@@ -245,6 +245,8 @@ def _open(
         thinking=settings.model.thinking,
         effort=settings.model.effort,
         dialect=checked.described.plan.dialect,
+        grammars=container.grammars(checked.tokenizer, ends) if (ends := checked.described.stop_ids) else None,
+        thinking_budget=settings.model.thinking_budget,
     )
     health = HealthService(scheduler, {})
     measures = MeasureService(scheduler, meter, health.status, drafts=drafting(scheduler, settings.engine.drafts))

@@ -14,7 +14,7 @@ from tensorfold.entrypoints.http.background import is_title_request
 from tensorfold.entrypoints.http.fields import Flag, not_supported, only, read, refuse
 from tensorfold.entrypoints.http.generation_fields import GenerationFields
 from tensorfold.entrypoints.http.thinking import read_effort, read_template_arguments, template_variables
-from tensorfold.entrypoints.http.tools import check_tool_choice, read_tool_choice, read_tools
+from tensorfold.entrypoints.http.tools import check_tool_choice, chosen_name, read_tool_choice, read_tools
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
@@ -66,4 +66,6 @@ class ChatRequest(GenerationFields):
             options=self.options(label=label),
             one_call=self.parallel_tool_calls is False,
             as_text=as_text,
+            must_call=self.tool_choice not in ("auto", "none"),
+            call_name=chosen_name(self.tool_choice),
         )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from tensorfold.application.orders import ReplyOptions
-from tensorfold.entrypoints.http import fields
-from tensorfold.entrypoints.http.fields import Flag, Integer, Mapping, Number, Sequence, Text, only, read, within
+from tensorfold.domain.gates.grammar import Grammar
+from tensorfold.entrypoints.http import fields, grammars
+from tensorfold.entrypoints.http.fields import Flag, Integer, Number, Sequence, Text, only, read, within
 
 MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024
@@ -53,16 +54,6 @@ def _priority(value: Any) -> str | None:
     raise fields.refuse('must be "foreground", "background" or null')
 
 
-def _text_format(value: Any) -> dict[str, Any] | None:
-    form = fields.mapping(value)
-    kind = None if form is None else form.get("type")
-    if form is None or kind == "text":
-        return form
-    if kind in ("json_object", "json_schema"):
-        raise fields.not_supported(f'asks for {kind}, which this server does not offer; only "text" is')
-    raise fields.refuse('must be "text", "json_object" or "json_schema"', at=("type",))
-
-
 def _logit_bias(value: Any) -> dict[str, Any] | None:
     bias = fields.mapping(value)
     if bias:
@@ -77,7 +68,7 @@ def _no_logprobs(value: Any) -> None:
 
 
 Positive = Annotated[int | None, read(fields.integer), within(1, MOST_TOKENS, f"from 1 to {MOST_TOKENS}")]
-GRAMMAR = "constrained output"
+Form = Grammar | None
 
 
 class StreamOptions(BaseModel):
@@ -119,18 +110,25 @@ class GenerationFields(BaseModel):
     logprobs: Annotated[None, read(_no_logprobs)] = None
     top_logprobs: Annotated[None, read(_no_logprobs)] = None
     prompt_logprobs: Annotated[None, read(_no_logprobs)] = None
-    response_format: Annotated[dict[str, Any] | None, read(_text_format)] = None
-    guided_json: Annotated[Any, only(what=GRAMMAR)] = None
-    guided_regex: Annotated[Any, only(what=GRAMMAR)] = None
-    guided_choice: Annotated[Any, only(what=GRAMMAR)] = None
-    guided_grammar: Annotated[Any, only(what=GRAMMAR)] = None
-    structured_outputs: Annotated[Mapping, only({}, what=GRAMMAR)] = None
-    thinking_budget: Annotated[Integer, only(0, what="a thinking budget")] = None
+    response_format: Annotated[Form, read(grammars.read_response_format)] = None
+    guided_json: Annotated[Form, read(grammars.read_json)] = None
+    guided_regex: Annotated[Form, read(grammars.read_regex)] = None
+    guided_choice: Annotated[Form, read(grammars.read_choice)] = None
+    guided_grammar: Annotated[Form, read(grammars.read_lark)] = None
+    structured_outputs: Annotated[Form, read(grammars.read_structured_outputs)] = None
+    thinking_budget: Annotated[Integer, within(0, MOST_TOKENS, f"from 0 to {MOST_TOKENS}")] = None
     stop_token_ids: Annotated[Sequence, only([], what="stop tokens given as ids")] = None
     bad_words: Annotated[Sequence, only([], what="forbidden words")] = None
     allowed_token_ids: Annotated[Sequence, only([], what="a set of allowed tokens")] = None
     include_stop_str_in_output: Annotated[Flag, only(False, what="stop strings in the reply")] = None
     use_beam_search: Annotated[Flag, only(False, what="beam search")] = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> GenerationFields:
+        asked = [name for name in grammars.FIELDS if getattr(self, name) is not None]
+        if len(asked) > 1:
+            raise fields.refuse(f"and {asked[1]} both ask for a form of the reply; send one", at=(asked[0],))
+        return self
 
     @property
     def include_usage(self) -> bool:
@@ -149,6 +147,7 @@ class GenerationFields(BaseModel):
 
     def options(self, *, label: str) -> ReplyOptions:
         """The application's view of these fields."""
+        form = next((name for name in grammars.FIELDS if getattr(self, name) is not None), "")
         return ReplyOptions(
             max_tokens=self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens,
             temperature=self.temperature,
@@ -161,4 +160,7 @@ class GenerationFields(BaseModel):
             draft=self.draft is not False,
             background=self.in_background,
             label=label,
+            thinking_budget=self.thinking_budget or 0,
+            grammar=getattr(self, form) if form else None,
+            grammar_field=form,
         )

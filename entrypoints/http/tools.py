@@ -1,6 +1,6 @@
 """The tools of a chat request, in the one form templates know: `{"type": "function", "function": {...}}`.
 
-`strict` is dropped: it promises constrained output. Knows nothing of how a model writes a call.
+`strict` is dropped: a call that a model makes of its own will is read, not held. Knows no dialect.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorfold.entrypoints.http import fields
-from tensorfold.entrypoints.http.fields import not_supported, refuse
+from tensorfold.entrypoints.http.fields import refuse
 
 MAX_TOOLS = 1024
 CHOICES = ("auto", "none", "required")
@@ -58,17 +58,19 @@ def read_tool_choice(value: Any) -> Any:
 
 
 def check_tool_choice(choice: Any, tools: Sequence[dict[str, Any]]) -> None:
-    """Refuse a choice that the tools cannot meet, and forced calls, which are not served yet."""
+    """Refuse a choice that the tools cannot meet."""
     if choice in ("auto", "none"):
         return
     if not tools:
         raise refuse("asks for a call, but the request has no tools", at=("tool_choice",))
-    if choice == "required":
-        raise not_supported('is "required"; this server offers "auto" and "none"', at=("tool_choice",))
-    name = _chosen_name(choice)
-    if all(tool["function"]["name"] != name for tool in tools):
+    name = chosen_name(choice)
+    if name is not None and all(tool["function"]["name"] != name for tool in tools):
         raise refuse("names a function that is not among the tools", at=("tool_choice",))
-    raise not_supported('names a function; this server offers "auto" and "none"', at=("tool_choice",))
+
+
+def chosen_name(choice: Any) -> str | None:
+    """The function that a choice names; None when it names none."""
+    return None if isinstance(choice, str) else str(_chosen_name(choice))
 
 
 def _chosen_name(choice: dict[str, Any]) -> Any:

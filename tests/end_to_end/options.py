@@ -81,6 +81,10 @@ OPTIONS: tuple[Option, ...] = (
         "--mtp-confidence", "what its family publishes",
         checks.settings("--mtp-confidence", "0.7", wanted=lambda made: made.engine.heads.mtp_confidence == 0.7),
     ),
+    Option(
+        "--thinking-budget", "0",
+        checks.settings("--thinking-budget", "100", wanted=lambda made: made.model.thinking_budget == 100),
+    ),
     Option("--decode-share", "0.25", checks.in_report("decode share 0.5", "decode share 0.25")),
     Option(
         "--mlx-cache-gib", "8",
@@ -104,7 +108,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("--recall-read-only", "", checks.settings("--recall-read-only", wanted=checks.reads_only)),
 )  # fmt: skip
 ASKING = {
-    "--thinking-budget": "100",
     "--tp": "2", "--rank": "1", "--master": "host", "--master-port": "1234",
 }  # fmt: skip
 """For every flag of a part that is not there, a value that asks for it."""

@@ -11,7 +11,7 @@ from tensorfold.domain.conversation.offered_tools import Tool
 from tensorfold.domain.gates.calls import UnheldError, calls_grammar
 from tensorfold.domain.gates.calls.patterns import escaped, searched
 from tensorfold.domain.gates.calls.schemas import alternatives, parameters, resolved
-
+from tensorfold.domain.gates.formats import held_formats
 
 DEEP = {"type": "object", "properties": {"x": {"$ref": "#/$defs/d"}}}
 
@@ -94,3 +94,16 @@ def test_what_cannot_be_held_is_told_in_one_sentence(
         calls_grammar(dialect, [Tool(name, schema)], {})
     message = refused.value.message
     assert said in message and message.endswith(".") and "\n" not in message
+
+
+def test_formats_that_no_grammar_holds_are_notes() -> None:
+    schema = {
+        "properties": {"format": {"type": "integer", "format": "int32"}, "at": {"format": "date"}},
+        "enum": [{"format": "int32"}],
+        "anyOf": [{"format": "path"}],
+    }
+    assert held_formats(schema) == {
+        "properties": {"format": {"type": "integer"}, "at": {"format": "date"}},
+        "enum": [{"format": "int32"}],
+        "anyOf": [{}],
+    }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tensorfold.application.orders import ChatOrder, ReplyOptions
+from tensorfold.domain.gates.grammar import Grammar, GrammarKind
 from tensorfold.entrypoints.http.chat_request import ChatRequest
 from tests.entrypoints.http.wire import MESSAGES, in_process
 
@@ -222,14 +223,7 @@ def test_a_value_that_changes_nothing_is_accepted(field: str, neutral: Any) -> N
         ("logprobs", True),
         ("top_logprobs", 3),
         ("prompt_logprobs", 1),
-        ("response_format", {"type": "json_object"}),
-        ("response_format", {"type": "json_schema", "json_schema": {"schema": {}}}),
-        ("guided_json", {}),
-        ("guided_regex", "a*"),
-        ("guided_choice", ["a"]),
-        ("guided_grammar", "root ::= a"),
-        ("structured_outputs", {"regex": "a"}),
-        ("thinking_budget", 100),
+        ("structured_outputs", {"structural_tag": "a"}),
         ("stop_token_ids", [2]),
         ("bad_words", ["x"]),
         ("allowed_token_ids", [1]),
@@ -246,6 +240,75 @@ def test_what_cannot_be_honoured_is_refused_by_name_before_the_stream(field: str
     assert error["code"] == "unsupported_parameter"
     assert error["param"] == field
     assert error["message"].startswith(f"{field} ")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kind", "text"),
+    [
+        ("response_format", {"type": "json_object"}, "json_schema", '{"type": "object"}'),
+        ("response_format", {"type": "json_schema", "json_schema": {"schema": {"a": 1}}}, "json_schema", '{"a": 1}'),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "x"}}, "json_schema", '{"type": "object"}'),
+        ("guided_json", {"type": "integer"}, "json_schema", '{"type": "integer"}'),
+        ("guided_json", '{"type": "integer"}', "json_schema", '{"type": "integer"}'),
+        ("guided_regex", "a*", "regex", "a*"),
+        ("guided_choice", ["a", "b"], "choices", '["a", "b"]'),
+        ("guided_grammar", 'start: "a"', "lark", 'start: "a"'),
+        ("structured_outputs", {"json": {"type": "null"}, "regex": None}, "json_schema", '{"type": "null"}'),
+        ("structured_outputs", {"json_object": True}, "json_schema", '{"type": "object"}'),
+        ("structured_outputs", {"choice": ["x"]}, "choices", '["x"]'),
+    ],
+)
+def test_a_form_of_the_reply_becomes_a_grammar(field: str, value: Any, kind: str, text: str) -> None:
+    options = options_of(**{field: value})
+    assert options.grammar == Grammar(GrammarKind(kind), text) and options.grammar_field == field
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": 5}}},
+            "response_format.json_schema.schema",
+        ),
+        ({"guided_json": "{"}, "guided_json"),
+        ({"guided_json": "[1]"}, "guided_json"),
+        ({"guided_json": 5}, "guided_json"),
+        ({"guided_regex": ""}, "guided_regex"),
+        ({"guided_regex": 5}, "guided_regex"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"guided_choice": ["a", ""]}, "guided_choice[1]"),
+        ({"guided_choice": ["a"] * 1025}, "guided_choice"),
+        ({"structured_outputs": {"choice": ["a", 5]}}, "structured_outputs.choice[1]"),
+        ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs"),
+        ({"structured_outputs": {"json_object": "yes"}}, "structured_outputs.json_object"),
+        ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_regex"),
+        ({"thinking_budget": -1}, "thinking_budget"),
+        ({"thinking_budget": "many"}, "thinking_budget"),
+    ],
+)
+def test_a_malformed_form_is_named(fields: dict[str, Any], param: str) -> None:
+    error = in_process().refused(**fields)
+    assert (error["param"], error["code"]) == (param, None)
+    assert error["message"].startswith(param)
+
+
+def test_a_thinking_budget_travels_with_the_order() -> None:
+    assert options_of(thinking_budget=7).thinking_budget == 7
+
+
+@pytest.mark.parametrize(
+    ("choice", "must", "name"),
+    [
+        ("auto", False, None),
+        ("required", True, None),
+        ({"type": "function", "function": {"name": "f"}}, True, "f"),
+        ({"type": "function", "name": "f"}, True, "f"),
+    ],
+)
+def test_a_forced_call_travels_with_the_order(choice: Any, must: bool, name: str | None) -> None:
+    order = order_of(tools=[{"type": "function", "function": {"name": "f"}}], tool_choice=choice)
+    assert (order.must_call, order.call_name) == (must, name)
 
 
 def test_a_response_format_of_no_known_type_is_malformed() -> None:
@@ -346,8 +409,6 @@ def test_a_malformed_tool_is_named(tools: Any, param: str) -> None:
     ("choice", "tools", "code"),
     [
         ("required", [], None),
-        ("required", ["f"], "unsupported_parameter"),
-        ({"type": "function", "function": {"name": "f"}}, ["f"], "unsupported_parameter"),
         ({"type": "function", "function": {"name": "g"}}, ["f"], None),
         ({"type": "function", "name": "f"}, [], None),
         ("sometimes", ["f"], None),
@@ -355,7 +416,9 @@ def test_a_malformed_tool_is_named(tools: Any, param: str) -> None:
         (7, ["f"], None),
     ],
 )
-def test_a_forced_call_is_refused_by_name(choice: Any, tools: list[str], code: str | None) -> None:
+def test_a_choice_that_the_tools_cannot_meet_is_refused_by_name(
+    choice: Any, tools: list[str], code: str | None
+) -> None:
     listed = [{"type": "function", "function": {"name": name}} for name in tools]
     error = in_process().refused(tools=listed, tool_choice=choice)
     assert (error["param"], error["code"]) == ("tool_choice", code)
