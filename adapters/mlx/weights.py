@@ -119,7 +119,8 @@ class WeightReader:
             raise RefusedError(f"{found.module.weight} is stored in a form the MLX backend does not read yet ({path}).")
         entries, rows, columns = found.slot.shape
         parts = (self._stored(found, module) for module in found.modules)
-        stored = next(parts) if len(found.modules) == 1 else _stacked(parts, entries)
+        # A lone entry of several that could stand alone comes without the axis in front.
+        stored = _stacked(parts, entries) if found.each else next(parts)
         biases = [self._floats(module.bias) for module in found.modules if module.bias]
         bias = np.stack(biases).reshape(entries, rows) if biases else None
         return Stack(stored, (entries, rows, columns), bias)

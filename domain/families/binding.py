@@ -34,6 +34,11 @@ class Bound:
     add_one: bool | None = False
 
     @property
+    def each(self) -> bool:
+        """Whether every entry of the first axis is a module of its own, even where there is but one."""
+        return _EACH in self.source.name
+
+    @property
     def module(self) -> Module:
         """The first, and of a slot stored in one piece the only, module."""
         return self.modules[0]
@@ -65,9 +70,10 @@ class _Binder:
     def find(self, slot: Slot) -> Bound | None:
         for prefix in self._table.prefixes:
             for source in slot.sources:
-                names = _names(prefix + source.name, slot)
-                if weight_name(names[0], source) in self._tensors:
-                    return self._bound(slot, source, names)
+                name = prefix + source.name
+                # The names of all entries are made only where the first is there: a config may state a great many.
+                if weight_name(name.replace(_EACH, "0"), source) in self._tensors:
+                    return self._bound(slot, source, _names(name, slot))
         return None
 
     def _bound(self, slot: Slot, source: Source, names: Sequence[str]) -> Bound:
@@ -119,9 +125,16 @@ def _check_leftovers(table: TensorMap, tensors: Headers, bound: Mapping[str, Bou
 
 def _centred(bound: Mapping[str, Bound]) -> Mapping[str, Bound]:
     """Settle `add_one`: a file whose convolutions keep their original axis order keeps its original norms too."""
-    swapped = {found.swapped for found in bound.values() if found.slot.weight.rule == "conv"}
+    # One tap looks alike in both orders and tells nothing.
+    convolutions = [found for found in bound.values() if found.slot.weight.rule == "conv"]
+    swapped = {found.swapped for found in convolutions if found.slot.shape[1] != found.slot.shape[2]}
     if len(swapped) > 1:
         raise ConfigError(f"The checkpoint mixes convolutions of both axis orders, so its norms cannot be read; {OWN}.")
+    if not swapped and any(found.slot.centring == "by_conv_layout" for found in bound.values()):
+        raise ConfigError(
+            "The checkpoint has no convolution, whose axis order would tell how its norms are stored; config.json's "
+            "layer_types must name some linear_attention."
+        )
     answers: dict[str, bool | None] = {
         "never": False,
         "always": True,

@@ -14,6 +14,8 @@ from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.adapters.mlx import loader
 from tensorfold.adapters.mlx.loader import Loading
 from tensorfold.adapters.mlx.rows import RowOps
+from tensorfold.adapters.mlx.rows_cpu import CpuRows
+from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.adapters.mlx.runtime import Runtime, current
 from tensorfold.adapters.mlx.weights import Codes, Values, WeightReader, as_float32, read_tensor
 from tensorfold.application.loading import describe
@@ -22,10 +24,19 @@ from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.tensors import Slot
 from tensorfold.kernels.reference.affine import dequantize
 from tests.adapters.mlx.models import SMALL
+from tests.adapters.mlx.tiny_families import stepped, tiny_family
 from tests.synthetic.llama_checkpoints import Layout, TinyLlama
+from tests.synthetic.plan_checkpoints import LAYOUTS, Quantized
 from tests.synthetic.safetensors_file import as_values
 
 SLOT = "layers.1.mlp.down"
+ONE_EXPERT: dict[str, Any] = {
+    "num_hidden_layers": 1,
+    "layer_types": ["linear_attention"],
+    "mlp_layer_types": ["sparse"],
+    "n_routed_experts": 1,
+    "num_experts_per_tok": 1,
+}
 MODULE = "model.layers.1.mlp.down_proj"
 
 
@@ -142,3 +153,11 @@ def test_matrices_too_large_to_unpack_stay_as_stored(tmp_path: Path, monkeypatch
     assert "through mlx" in load(replace(current(), memory=1000)).detail
     monkeypatch.setattr(loader, "_MOST_UNPACKED", 1000)
     assert "through mlx" in load(current()).detail
+
+
+@pytest.mark.parametrize("quantization", (None, LAYOUTS["glm5_next"]))
+def test_a_model_of_one_expert_reads_it_as_a_stack_of_one(quantization: Quantized | None, tmp_path: Path) -> None:
+    one = tiny_family(tmp_path, "glm5_next", quantization=quantization, **ONE_EXPERT)
+    for ops in (CpuRows(), LibraryRows("float32")):
+        forward = one.forward(ops)
+        assert np.isfinite(stepped(forward, forward.open(8), [5, 9])).all()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorfold.domain.families import llama
+from tensorfold.domain.families import llama, qwen3_5, qwen4_exp
 from tensorfold.domain.families.binding import bind, resolve
 from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.plans import DecoderPlan
@@ -24,6 +24,7 @@ from tensorfold.domain.families.stored_modules import Module
 from tensorfold.domain.families.tensors import Slot, Source, TensorMap, Weight
 from tests.domain.families.configs import llama_config
 from tests.domain.families.headers import Headers, header, written
+from tests.synthetic.tiny_configs import tiny
 
 FOUR = Quantization(Layout(4, 32))
 Q = "model.layers.1.self_attn.q_proj"
@@ -362,3 +363,31 @@ def test_a_real_block_and_real_headers_meet() -> None:
     bound = resolve(llama.plan(config), tensors, parse_quantization(config))
     assert bound["embedding"].storage == Affine(8, 32, "BF16")
     assert bound["head"].storage == Affine(4, 32, "BF16")
+
+
+def test_norms_that_no_convolution_explains_are_refused_and_not_guessed() -> None:
+    alone = qwen3_5.plan(tiny("qwen3_5", num_hidden_layers=1, layer_types=["full_attention"]))
+    assert "no convolution, whose axis order would tell how its norms are stored" in refusal(
+        alone, written(alone.tensors)
+    )
+
+
+def test_a_convolution_of_one_tap_tells_nothing_and_mixes_with_both_orders() -> None:
+    lone = qwen4_exp.plan(tiny("qwen4_exp", ple_conv_kernel_size=1))
+    for swap in (False, True):
+        assert resolve(lone, written(lone.tensors, swap=swap), None)
+
+
+def test_a_config_that_states_a_great_many_experts_is_answered_without_naming_each() -> None:
+    names = Source("{e}.up")
+    experts = TensorMap(
+        {f"layers.{n}": Slot((names,), Weight((1 << 40, 64, 64))) for n in range(4)}, prefixes=("", "a.")
+    )
+    with pytest.raises(ConfigError, match=r"lacks 0\.up\.weight"):
+        bind(experts, {}, None)
+
+
+def test_one_entry_that_stands_alone_is_still_one_of_several() -> None:
+    each, whole = (table(Source(name), shape=(1, 64, 64)) for name in ("expert.{e}", "experts"))
+    assert bind(each, {"expert.0.weight": header("expert.0.weight", "F32", (64, 64))}, None)["slot"].each
+    assert not bind(whole, {"experts.weight": header("experts.weight", "F32", (1, 64, 64))}, None)["slot"].each
