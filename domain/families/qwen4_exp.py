@@ -169,10 +169,10 @@ def _tables(decoder: Decoder, attends: tuple[bool, ...], streams: int, norm: Nor
     for layer in listed:
         if attends[layer - 1]:
             raise ConfigError(f"{fields.place} puts a table into layer {layer} (ple_layer_ids), which must not attend.")
-    return {layer - 1: _ngram(decoder, index, streams, norm) for index, layer in enumerate(listed)}
+    return {layer - 1: _ngram(decoder, index, len(listed), streams, norm) for index, layer in enumerate(listed)}
 
 
-def _ngram(decoder: Decoder, index: int, streams: int, norm: Norm) -> HashedNgram:
+def _ngram(decoder: Decoder, index: int, tables: int, streams: int, norm: Norm) -> HashedNgram:
     fields = decoder.fields
     size = fields.integer("ngram_size", 2, _MOST_NGRAM)
     each = fields.integer("heads_per_ngram", 1, _MOST_TABLE_HEADS)
@@ -180,7 +180,8 @@ def _ngram(decoder: Decoder, index: int, streams: int, norm: Norm) -> HashedNgra
     width = fields.integer("ple_embed_dim", 1, MOST_WIDTH, decoder.width)
     multiple(fields, "ple_embed_dim", width, count, "(ngram_size - 1) x heads_per_ngram")
     base = fields.integer("ngram_vocab_size_base", 2, _MOST_TABLE_ROWS)
-    sizes = primes_from(base, (index + 1) * count)[-count:]
+    # All tables' primes are asked for at once: they follow each other, and are found one time.
+    sizes = primes_from(base, tables * count)[index * count : (index + 1) * count]
     unit, shards = (
         fields.integer("make_ngram_vocab_size_divisible_by", 1, _MOST_UNIT),
         fields.integer("split_ngram_parts", 1, _MOST_SHARDS),
