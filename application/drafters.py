@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tensorfold.application.catalogue import ModelSources, OnTransfer
+from tensorfold.application.catalogue import ModelSources, OnTransfer, parse_repo
 from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointReader, RefusedError
 from tensorfold.domain.families import dflash2
@@ -48,6 +48,11 @@ class Drafters:
             return None
         if asked == AUTO:
             return self._own(family, plan, say)
+        if not Path(asked).expanduser().is_dir() and parse_repo(asked) is None:
+            shown = "".join(c if c.isprintable() else "?" for c in asked[:200])
+            raise RefusedError(
+                f"--drafter {shown} is neither auto, none, a folder, nor a repository such as owner/name."
+            )
         folder = self.models.locate(
             asked, say, check=lambda config: _fitting(config, plan, asked), on_transfer=on_transfer
         )

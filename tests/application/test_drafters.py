@@ -67,6 +67,13 @@ def test_none_takes_none_and_a_family_without_drafters_asks_nobody(place: Place)
     assert place.find("auto", GEMMA_26B) is None
 
 
+@pytest.mark.parametrize("asked", ["no such thing", "demo", "./nothing", "a/b/c", "no\nne"])
+def test_a_word_that_names_no_drafter_is_refused_with_the_flag_and_asks_nobody(place: Place, asked: str) -> None:
+    shown = asked.replace("\n", "?")
+    told = f"--drafter {shown} is neither auto, none, a folder, nor a repository such as owner/name."
+    assert place.refusal(asked) == told and place.hub.fetched == [] and place.hub.asked == set()
+
+
 def test_a_repository_that_is_named_is_fetched_once(place: Place) -> None:
     for _ in range(2):
         found = place.find(f"{LISTED}@main")
@@ -95,10 +102,6 @@ def test_a_drafter_without_its_tensors_is_refused(place: Place) -> None:
     lacking = {name: header for name, header in HEADERS.items() if "candidate_selector" not in name}
     place.reader.known[place.folder] = replace(facts(place.folder), tensors=lacking)
     assert "candidate_selector" in place.refusal(str(place.folder))
-
-
-def test_what_is_no_model_at_all_is_refused(place: Place) -> None:
-    assert "neither a folder" in place.refusal("no such thing")
 
 
 def test_the_familys_own_drafter_that_does_not_fit_is_left_out_and_told_of(place: Place) -> None:
