@@ -41,7 +41,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                 "demo or demo@4bit"
             )
         words.insert(0, "serve")
-    return parser.parse_args(words)
+    flags, unread = parser.parse_known_args(words)
+    if unread:
+        # The commands' parsers hand what they do not know to this one, which would point to its own help.
+        parser.prog = f"{parser.prog} {words[0]}" if words[0] in _COMMANDS else parser.prog
+        parser.error(f"unrecognized arguments: {' '.join(unread)}")
+    return flags
 
 
 def _names_a_model(word: str) -> bool:

@@ -90,7 +90,12 @@ def test_a_value_outside_its_limits_is_refused_by_flag_value_and_limit(
         ([], "the following arguments are required: COMMAND; "),
         (["serve"], "the following arguments are required: MODEL; "),
         (["nowhere"], "'nowhere' is neither a command (serve, pull, models, info, update, verify, bench) nor a folder"),
-        (["serve", "demo", "--unheard-of"], "unrecognized arguments: --unheard-of; "),
+        (
+            ["serve", "demo", "--unheard-of"],
+            "tensorfold serve: unrecognized arguments: --unheard-of; `tensorfold serve --help` shows",
+        ),
+        (["demo", "--unheard-of"], "tensorfold serve: unrecognized arguments: --unheard-of; "),
+        (["models", "more"], "tensorfold models: unrecognized arguments: more; `tensorfold models --help` shows"),
         (["serve", "demo", "--max", "5"], "unrecognized arguments: --max"),
     ],
 )
