@@ -298,7 +298,8 @@ def test_a_folder_in_an_unknown_home_is_refused() -> None:
 def test_verify_takes_no_record_of_the_users(flag: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(["verify", "demo", *flag])
-    told = f"tensorfold: unrecognized arguments: {' '.join(flag)}; `tensorfold --help` shows what there is.\n"
+    told = f"unrecognized arguments: {' '.join(flag)}; `tensorfold verify --help` shows what there is.\n"
+    told = f"tensorfold verify: {told}"
     assert (ended.value.code, capsys.readouterr().err) == (2, told)
 
 
