@@ -26,7 +26,7 @@ CPU_SCORE_COPIES = 3
 def holding(dtype: str, *, cpu: bool, rows: int = PASS) -> Holding:
     """Buffers of a device, whose widest pass has `rows` rows."""
     step = CPU_STEP if cpu else GPU_STEP
-    return Holding(dtype, FIRST, step, rows + 2 * step)
+    return Holding(dtype, FIRST, step, rows + 2 * step, rings=not cpu)
 
 
 def footprint(

@@ -17,13 +17,15 @@ _HEAD = "mtp."
 class Holding:
     """How a backend holds rows: their dtype, and buffers of `first` rows that double, in steps of `step`, to capacity.
 
-    A window's buffer holds `slack` rows beside the window: those of a pass, and what rounding adds.
+    A window's buffer holds `slack` rows beside the window: those of a pass, and what rounding adds. With `rings` it has
+    them from the start on, else it grows to them.
     """
 
     dtype: str
     first: int
     step: int
     slack: int
+    rings: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class StateProfile:
         return sum(-(-part.row // part.per) for part in self.growing if not part.window)
 
     def _bytes(self, part: Growing, tokens: int, capacity: int) -> int:
+        if part.window and self.holding.rings:
+            return part.row * (part.window + self.holding.slack)
         if part.window:
             rows = min(self._rounded(tokens), part.window + self.holding.slack)
             return part.row * max(rows, min(self.holding.first, self._rounded(capacity)))

@@ -37,6 +37,12 @@ def test_a_window_bounds_its_buffer_with_the_rows_of_a_pass_beside_it() -> None:
     assert profile.token_bytes == 0
 
 
+def test_a_ring_is_whole_from_the_start() -> None:
+    ring = Holding("bfloat16", 256, 64, 192, rings=True)
+    profile = state_profile([entry(window=1000)], "bfloat16", ring)
+    assert profile.held(1, 1) == profile.held(1 << 20, 1 << 20) == (1000 + 192) * 16
+
+
 def test_a_row_for_several_tokens_counts_once_for_them() -> None:
     profile = state_profile([entry(per=4)], "bfloat16", HOLDING)
     assert profile.held(2048, 2048) == 512 * 16
