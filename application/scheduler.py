@@ -257,15 +257,17 @@ class Scheduler:
     def _rounds(self) -> None:
         """Rounds, for as long as the prompts that are being read owe them; one at least where none is."""
         while running := [r for r in self._running if not r.paused]:
-            if self._reading() and not self._owed(running):
+            reading = bool(self._reading())
+            if reading and not self._owed(running):
                 return
             began = self._clock.monotonic()
             outcomes = self.engine.round([r.live for r in running])
             for outcome in outcomes:
                 self._land(outcome)
-            self._credit.round_took(self._clock.monotonic() - began)
-            if not self._reading():
+            if not reading:
                 return
+            # Only rounds that a prompt waits for are counted: with none being read, replies owe nothing.
+            self._credit.round_took(self._clock.monotonic() - began)
             self._drop_cancelled()
             self._gate()
 

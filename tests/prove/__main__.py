@@ -10,6 +10,7 @@ import time
 PARTS = {
     "core": [sys.executable, "-m", "tests.prove.core"],
     "recall": [sys.executable, "-m", "tests.prove.recall"],
+    "prompts": [sys.executable, "-m", "tests.prove.prompts"],
     "parity": [sys.executable, "-m", "tests.adapters.mlx.parity.live"],
     "families_parity": [sys.executable, "-m", "tests.adapters.mlx.parity.families"],
     "families": [sys.executable, "-m", "tests.prove.families"],
