@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
 
 from tensorfold.adapters.mlx.runtime import Runtime
 from tensorfold.application.ports.backend import DrafterCheckpoint
@@ -25,6 +26,9 @@ from tensorfold.domain.memory.plan import Footprint
 
 _MOST_UNPACKED = 8 << 30
 _HEAD = "mtp."
+_NO_MEMORY = ("[malloc]", "[metal::malloc]", "Insufficient Memory", "OutOfMemory")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class MlxMemory:
@@ -59,6 +63,25 @@ class MlxMemory:
     def release(self) -> None:
         """Hand freed buffers back."""
         _mx().clear_cache()
+
+
+def allocating(call: Callable[P, R]) -> Callable[P, R]:
+    """The call, with MLX's own error for memory that cannot be had raised as MemoryError.
+
+    MLX raises RuntimeError for everything; its words are those of its allocator and of Metal's command buffers. On a
+    CPU it does not raise at all.
+    """
+
+    @wraps(call)
+    def named(*arguments: P.args, **options: P.kwargs) -> R:
+        try:
+            return call(*arguments, **options)
+        except RuntimeError as fault:
+            if any(words in str(fault) for words in _NO_MEMORY):
+                raise MemoryError(str(fault)) from fault
+            raise
+
+    return named
 
 
 def machine(*, cpu: bool) -> Machine:

@@ -17,6 +17,7 @@ from tensorfold.adapters.mlx.asked import check_asked, check_ids
 from tensorfold.adapters.mlx.forward import Forward, LanePart, LaneState
 from tensorfold.adapters.mlx.images import image_of, load_image
 from tensorfold.adapters.mlx.layouts import lay_out
+from tensorfold.adapters.mlx.memory import allocating
 from tensorfold.adapters.mlx.tickets import Launch, LaunchedWindow
 from tensorfold.application.ports.target_model import (
     CapacityError,
@@ -77,6 +78,7 @@ class MlxModel(Generic[A]):
 
     # -- lanes ---------------------------------------------------------------------------------------------------
 
+    @allocating
     def open(self, capacity: int) -> Lane:
         """A fresh lane. Raises CapacityError for more tokens than the context or more lanes than there are."""
         self._require_room(capacity)
@@ -87,6 +89,7 @@ class MlxModel(Generic[A]):
         del self._lanes[lane]
         self._busy.pop(lane, None)
 
+    @allocating
     def fork(self, lane: Lane) -> Lane:
         """A second lane with the same committed state."""
         state = self._settled(lane)
@@ -119,6 +122,7 @@ class MlxModel(Generic[A]):
 
     # -- prompts -------------------------------------------------------------------------------------------------
 
+    @allocating
     def prefill(self, lane: Lane, ids: NDArray[np.int64], span: Span) -> Ticket:
         """Absorb a span of the prompt, in slices where they keep the bits."""
         state = self._settled(lane)
@@ -136,6 +140,7 @@ class MlxModel(Generic[A]):
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
+    @allocating
     def launch(self, batch: RoundBatch) -> Ticket:
         """Queue the rows of a round. Raises ValueError, before any row is run, for a batch the limits do not allow."""
         if not batch.windows or batch.rows > self._limits.batch_rows:
@@ -158,6 +163,7 @@ class MlxModel(Generic[A]):
             raise ValueError(f"lane {asked.lane} can absorb {state.capacity} tokens, a row stands past them")
         return LaunchedWindow(asked.lane, state, asked, layout)
 
+    @allocating
     def collect(self, ticket: Ticket) -> Draws:
         """Wait for a launch's draws; none for a prefill's ticket. Raises ValueError for a ticket collected before."""
         if ticket.id in self._prefills:
@@ -169,6 +175,7 @@ class MlxModel(Generic[A]):
         logits, launch.logits = launch.logits, None
         return launch.draws(self.forward.decoder.host(logits))
 
+    @allocating
     def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
         """Commit exactly the rows of each path. Raises ValueError, changing nothing, for paths that do not fit."""
         launch = self._launches.get(ticket.id)
@@ -194,6 +201,7 @@ class MlxModel(Generic[A]):
                 window.state.discard()
                 del self._busy[window.lane]
 
+    @allocating
     def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
         """Drafts of the head for each lane; None where the lane has no head or nothing was absorbed yet."""
         return [self._propose(spec) for spec in specs]
@@ -209,10 +217,12 @@ class MlxModel(Generic[A]):
 
     # -- images --------------------------------------------------------------------------------------------------
 
+    @allocating
     def export(self, lane: Lane) -> LaneImage:
         """A lane's committed state in host memory."""
         return image_of(self._settled(lane), self.forward, self._identity)
 
+    @allocating
     def restore(self, image: LaneImage, capacity: int) -> Lane:
         """A lane with an exported state. Raises ValueError for another engine's image, CapacityError for no room."""
         self._require_room(capacity)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tensorfold.application.generation import Generation
 from tensorfold.application.replies import Failed, GenerationRequest
 from tensorfold.application.scheduler import ENGINE_FAULT, OUT_OF_MEMORY
 from tensorfold.application.settings import EngineSettings
@@ -174,6 +175,29 @@ def test_a_reply_that_is_read_again_and_draws_other_tokens_ends_its_stream() -> 
     assert any("drew other tokens than before" in line for line in house.lines)
     for one, reply in zip(got, serial_references(LAW, LONG), strict=True):
         assert tuple(one.ids) == reply.tokens[: len(one.ids)]
+
+
+@pytest.mark.parametrize("point", range(1, 60, 4))
+def test_a_stream_that_leaves_at_any_point_leaves_no_lane_and_nothing_reserved(point: int) -> None:
+    """Filling, running, paused, or without its lane."""
+    model = HashModel(LAW, prefill_slice=2)
+    with metered(model, 70, ahead=4, max_tokens=60, settings=EngineSettings(parallel=4)) as house:
+        streams: list[Generation] = []
+
+        class Leaver(Fault):
+            def happen(self) -> None:
+                for generation in streams[1::2]:
+                    generation.cancel()
+
+        house.faults.append(Leaver("collect", nth=point, error=None))
+        streams += [house.scheduler.submit(open_ended(case)) for case in LONG]
+        got = [read(generation) for generation in streams]
+        idle(house.scheduler)
+        assert model.lanes() == () and house.memory.active() == WEIGHTS and not model.misuses
+        assert not house.scheduler.check_integrity()
+        for one, reply in list(zip(got, serial_references(LAW, LONG), strict=True))[::2]:
+            equal(one.ids, one.end, reply)
+        assert read(house.scheduler.submit(request(LONG[1]))).ended
 
 
 def test_the_weights_are_all_that_stays_behind() -> None:

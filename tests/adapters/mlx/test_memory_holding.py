@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
-from tensorfold.adapters.mlx.memory import MlxMemory, held, machine
+from tensorfold.adapters.mlx.memory import MlxMemory, allocating, held, machine
 from tensorfold.adapters.mlx.rows import RowOps
 from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.adapters.mlx.rows_library import LibraryRows
@@ -93,6 +93,25 @@ def test_a_windows_buffer_stays_within_its_profile_however_long_the_reply(tmp_pa
     made = describe(facts, "mlx", None)
     state = held(made.plan, made.bound, facts, current(), PUBLISHED, None).state
     assert state.held(2000, 2000) - state.held(1000, 2000) <= state.token_bytes * 1100
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "[malloc] Unable to allocate 64 bytes.",
+        "[metal::malloc] Resource limit (499000) exceeded.",
+        "[METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackError)",
+    ],
+)
+def test_mlxs_words_for_memory_that_cannot_be_had_are_a_memory_error(words: str) -> None:
+    @allocating
+    def call(message: str) -> None:
+        raise RuntimeError(message)
+
+    with pytest.raises(MemoryError, match=r"alloc|Memory"):
+        call(words)
+    with pytest.raises(RuntimeError, match="shapes"):
+        call("shapes do not fit")
 
 
 def test_the_machine_is_told_by_its_ram_and_a_cpus_allocator_tells_nothing() -> None:
