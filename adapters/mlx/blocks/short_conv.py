@@ -57,7 +57,7 @@ class ConvState(Generic[A]):
             self._tail = seen[len(path) : len(path) + self.past]
         else:
             rows = [*range(-self.past, 0), *path][len(path) :]
-            self._tail = self._ops.take(seen, np.asarray(rows) + self.past)
+            self._tail = self._ops.take(seen, np.asarray(rows, np.int64) + self.past)
         self.length += len(path)
         self.discard()
 
