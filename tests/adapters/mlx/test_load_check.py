@@ -167,6 +167,8 @@ def test_a_short_context_is_checked_as_far_as_it_reaches(tmp_path: Path) -> None
     limits = load(tmp_path, SMALL, context=24).limits
     assert (limits.context, limits.chain_width, limits.notes) == (24, 6, ())
     assert load(tmp_path, SMALL, context=2, streams=1).limits.chain_width == 1
+    least = load(tmp_path, SMALL, context=8).limits
+    assert (least.chain_width, least.tree_width, least.notes) == (2, 1, ())
 
 
 def test_probes_reach_past_every_boundary_of_the_family() -> None:
