@@ -36,7 +36,7 @@ CELLS = ("resumed", "restarted", "preempted", "sliced")
 OPEN, USER, ASSISTANT = 1, 2, 3
 STEP, LEAST = 40, 12
 RULE = ChunkRule(STEP, Markers(frozenset({OPEN}), (OPEN, ASSISTANT)), LEAST)
-_BATCH = 24
+_BATCH = 12
 _WAIT_S = 120.0
 
 
@@ -44,7 +44,7 @@ def planned(prompt: Sequence[int]) -> list[int]:
     """Where chunks of a prompt begin, by a loop over its positions that shares nothing with the product."""
     starts, openers = [0], 0
     for at in range(1, len(prompt) - 1):
-        openers = sum(token == OPEN for token in prompt[:at])
+        openers += prompt[at - 1] == OPEN
         opens = prompt[at] == OPEN
         point = opens and (prompt[at + 1] == ASSISTANT or openers == 1)
         if (point and at - starts[-1] >= LEAST) or at - starts[-1] == STEP:
@@ -109,10 +109,10 @@ class Cell:
 
     def run(self, tokens: int) -> CellReport:
         while self.report.compared < tokens and not self.report.differences:
-            self._world()
+            self._world(tokens)
         return self.report
 
-    def _world(self) -> None:
+    def _world(self, tokens: int) -> None:
         """One law: servers over it, conversations in them."""
         rng = self._random
         law = ChunkyLaw(
@@ -125,6 +125,8 @@ class Cell:
         histories = [self._system() for _ in range(3)]
         disk = FakeSnapshotStore()
         for _ in range(4):
+            if self.report.differences or (self.report.compared >= tokens and self.report.spared):
+                return
             self._server(law, histories, disk if self._cell == "restarted" else None)
 
     def _server(self, law: ChunkyLaw, histories: list[list[int]], disk: FakeSnapshotStore | None) -> None:
@@ -140,8 +142,9 @@ class Cell:
         shelf = None if disk is None else SnapshotShelf(disk)
         budget = rng.choice((40, 1 << 20, 1 << 20))
         with keeping(model, budget, rule=RULE, shelf=shelf, settings=settings, slots=rng.choice((2, 32))) as server:
-            for _ in range(2):
-                self._batch(law, histories, server)
+            for _ in range(3):
+                if not report.differences:
+                    self._batch(law, histories, server)
             counters = server.scheduler.counters
             report.spared += counters.cached_tokens
             report.filled += counters.filled_tokens
