@@ -48,7 +48,8 @@ def best_blocks(xp: Any, scores: Any, visible: NDArray[np.int64], count: int) ->
     """
     blocks = scores.shape[-1]
     seen = xp.arange(blocks)[None] < xp.array(visible)[:, None]
-    scores = xp.where(seen, scores, -float("inf"))
+    # What is no number is the lowest score, so that every row has its `count` blocks whatever its lane holds.
+    scores = xp.where(seen & (scores == scores), scores, -float("inf"))
     least = xp.sort(scores, axis=-1)[:, blocks - count : blocks - count + 1]
     above, level = scores > least, scores == least
     left = count - above.astype(xp.int32).sum(axis=-1, keepdims=True)

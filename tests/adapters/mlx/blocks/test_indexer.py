@@ -50,6 +50,14 @@ def test_scores_that_are_no_numbers_choose_nothing_past_what_is_visible(xp: Any)
     assert not marked(xp, scores, [4], 2)[0, 4:].any()
 
 
+@pytest.mark.parametrize("xp", (np, mx), ids=("numpy", "mlx"))
+def test_scores_that_are_no_numbers_come_last_and_leave_no_row_without_its_blocks(xp: Any) -> None:
+    nan, inf = np.nan, np.inf
+    scores = np.array([[nan] * 6, [nan, 1, nan, 2, nan, nan], [-inf, nan, inf, nan, 0, 9]], np.float32)
+    made = marked(xp, scores, [4, 5, 5], 3)
+    assert [np.flatnonzero(row).tolist() for row in made] == [[0, 1, 2], [0, 1, 3], [0, 2, 4]]
+
+
 @pytest.mark.parametrize("device", sorted(DEVICES))
 @pytest.mark.parametrize(("ratio", "weighed"), ((4, False), (4, True), (1, False), (7, True)))
 def test_scores_and_reads_are_the_reference_s_across_parts_and_blocks_of_keys(
