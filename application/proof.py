@@ -19,6 +19,8 @@ LEAST_REFUSED = 100
 LEAST_SHARED = 10
 LEAST_HEADED = 100
 """Drafts of the model's head that must be verified: whether any lands is the head's affair."""
+LEAST_RESUMED = 100
+"""Ids of prompts that kept states must spare."""
 LEAST_COPIED = 100
 """Tokens copied from the record that must land, and that must miss."""
 
@@ -83,6 +85,7 @@ class Row:
     shared: int | None = None
     copies: Copies | None = None
     heads: bool = False
+    resumed: int | None = None
     note: str = ""
 
     @property
@@ -109,6 +112,8 @@ class Row:
             lacks += self.copies.lacks()
         if self.heads and self.headed < LEAST_HEADED:
             lacks.append(f"{self.headed} drafts of the head were verified, at least {LEAST_HEADED} are needed")
+        if self.resumed is not None and self.resumed < LEAST_RESUMED:
+            lacks.append(f"{self.resumed} prompt tokens were resumed, at least {LEAST_RESUMED} are needed")
         if not self.counts_drafts:
             return tuple(lacks)
         if self.kept < LEAST_KEPT:
@@ -122,7 +127,9 @@ class Row:
         return tuple(lacks)
 
     def count(self, stats: ReplyStats) -> None:
-        """Add one reply's drafts."""
+        """Add one reply's drafts, and the ids of its prompt that were resumed."""
+        if self.resumed is not None:
+            self.resumed += stats.cached_tokens
         for source in stats.sources:
             pair = self.drafts.setdefault(source.source, [0, 0])
             pair[0] += source.drafted

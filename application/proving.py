@@ -14,6 +14,7 @@ from tensorfold.application.planting import PlantedDrafts, Shape, Tally
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.proof import Case, Report, Row
 from tensorfold.application.proof_runner import ProofRunner, Read
+from tensorfold.application.proving_prompts import MakeShelf, PromptRows
 from tensorfold.application.proving_record import RecordRows, RecordUnderProof
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.domain.sampling import Sampling
@@ -41,9 +42,12 @@ class Prover:
         *,
         seed: int = 1,
         record: RecordUnderProof | None = None,
+        shelf: MakeShelf | None = None,
         on_reference: Callable[[Case], None] = lambda case: None,
     ) -> None:
         """`record` is what the scheduler's engine drafts from and records to; without it the record is not proved.
+
+        `shelf` opens kept states on disk; without it none are resumed from there.
 
         `on_reference` is told every serial reply before anything is drafted.
         """
@@ -52,6 +56,7 @@ class Prover:
         self._runner = ProofRunner(scheduler)
         self._tokenizer = tokenizer
         self._record = record
+        self._shelf = shelf
         self._say = say
         self._seed = seed
         self._on_reference = on_reference
@@ -71,6 +76,7 @@ class Prover:
         mixed = (*kinds["greedy"], *kinds["sampled"])
         rows.append(self._crowd(mixed, chain))
         rows.append(self._leaving(mixed))
+        rows += PromptRows(self._runner, self._tell, self._shelf).run(mixed)
         if self._record is not None and chain >= 2:
             rows += RecordRows(self._runner, self._record, self._tell).run(mixed)
         return Report(tuple(rows), self._reasons(rows))

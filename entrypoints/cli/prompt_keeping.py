@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tensorfold.application.markers import discover
 from tensorfold.application.ports.stores import SnapshotStore
 from tensorfold.application.ports.tokenizer import ChatTemplate
-from tensorfold.application.prompt_keeping import Accepts, KeepingPlan, OpenStore, PromptKeeping
+from tensorfold.application.prompt_keeping import Accepts, KeepingPlan, OpenStore, PromptKeeping, identity_words
+from tensorfold.application.proving_prompts import MakeShelf
+from tensorfold.application.scheduler import Scheduler
+from tensorfold.application.snapshots import SnapshotShelf
 from tensorfold.domain.families.state import state_spec
+from tensorfold.domain.prompts.chunks import ChunkRule
+from tensorfold.domain.prompts.layout import accepts
 from tensorfold.entrypoints.cli.opening import Checked, Say
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import RunSettings
@@ -29,3 +36,19 @@ def keeping(
 
         store = opened
     return PromptKeeping(known, store, say)
+
+
+def shelves(folder: Path, checked: Checked, scheduler: Scheduler, container: Container, say: Say) -> MakeShelf:
+    """Kept states of a command's own, in a folder of its own; for a loaded model."""
+    drafter = None if checked.drafter is None else checked.drafter.plan
+    entries = state_spec(checked.described.plan, drafter)
+    model = scheduler.engine.model
+
+    def made(rule: ChunkRule) -> SnapshotShelf:
+        whole = identity_words(model.identity, rule, model.limits)
+        store = container.snapshots(
+            folder, model.identity.weights, whole, lambda tokens, buffers: accepts(entries, tokens, buffers), say
+        )
+        return SnapshotShelf(store)
+
+    return made

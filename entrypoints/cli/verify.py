@@ -15,11 +15,13 @@ from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.proof import Report, Row
 from tensorfold.application.proving import Prover
+from tensorfold.application.proving_prompts import MakeShelf
 from tensorfold.application.proving_record import RecordUnderProof
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.domain.recall.policy import OfferSettings
 from tensorfold.entrypoints.cli.lines import put, say
 from tensorfold.entrypoints.cli.opening import Say, check, loading_line, report_lines, schedule
+from tensorfold.entrypoints.cli.prompt_keeping import shelves
 from tensorfold.entrypoints.cli.record import records_below
 from tensorfold.entrypoints.container import Container
 from tensorfold.entrypoints.settings import run_settings
@@ -44,7 +46,8 @@ def verify(flags: argparse.Namespace) -> int:
             notes = report_lines(checked, scheduler, settings.engine)
             for line in notes:
                 quiet(line)
-            report = prove(scheduler, checked.tokenizer, quiet, flags.seed, record)
+            shelf = shelves(Path(folder) / "states", checked, scheduler, container, quiet)
+            report = prove(scheduler, checked.tokenizer, quiet, flags.seed, record, shelf)
         finally:
             scheduler.stop(10.0)
             record.rest()
@@ -57,11 +60,16 @@ def verify(flags: argparse.Namespace) -> int:
 
 
 def prove(
-    scheduler: Scheduler, tokenizer: Tokenizer, quiet: Say, seed: int, record: RecordUnderProof | None = None
+    scheduler: Scheduler,
+    tokenizer: Tokenizer,
+    quiet: Say,
+    seed: int,
+    record: RecordUnderProof | None = None,
+    shelf: MakeShelf | None = None,
 ) -> Report:
     """The proof's report. Raises RefusedError when the serial reference itself could not be made."""
     try:
-        return Prover(scheduler, tokenizer, quiet, seed=seed, record=record).run()
+        return Prover(scheduler, tokenizer, quiet, seed=seed, record=record, shelf=shelf).run()
     except RuntimeError as failure:
         raise RefusedError(f"the serial reference could not be made: {failure}") from None
 
@@ -113,6 +121,7 @@ def _row_object(row: Row) -> dict[str, Any]:
         "partial_keeps": {str(k): n for k, n in sorted(row.tally.partial.items())},
         "stops_inside": row.tally.stops_inside,
         "copied": None if row.copies is None else {"landed": row.copies.landed, "missed": row.copies.missed},
+        "resumed": row.resumed,
         "sources": {n: {"drafted": d, "kept": k} for n, (d, k) in sorted(row.drafts.items())},
         "first_difference": None
         if first is None

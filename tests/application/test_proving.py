@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tensorfold.application.planting import PlantedDrafts, Shape, Tally
-from tensorfold.application.ports.target_model import TargetModel
-from tensorfold.application.proof import LEAST_HEADED, LEAST_KEPT, LEAST_REFUSED, Report, Row
+from tensorfold.application.ports.target_model import Lane, LaneImage, TargetModel
+from tensorfold.application.proof import LEAST_HEADED, LEAST_KEPT, LEAST_REFUSED, LEAST_RESUMED, Report, Row
 from tensorfold.application.proving import Prover
 from tensorfold.application.settings import EngineSettings
+from tensorfold.application.snapshots import SnapshotShelf
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tests.application.house import law, serving
 from tests.fakes.faulty_model import Fault, FaultyModel
 from tests.fakes.hash_faults import DriftingModel, StreamsDriftingModel
 from tests.fakes.hash_head import AnyHead, HashDrafter, HashHead
 from tests.fakes.hash_model import HashModel
+from tests.fakes.stores import FakeSnapshotStore
 from tests.fakes.tokenizer import FakeTokenizer
 
 LAW = law(51, vocabulary=512)
@@ -41,8 +43,9 @@ def test_a_sound_engine_is_proved_in_every_mode() -> None:
         "trees, sampled",
         "crowd, shared rounds",
         "cancel and rejoin",
+        "prompts resumed",
     ]
-    for row in report.rows[:-1]:
+    for row in report.rows[:-2]:
         assert row.kept >= LEAST_KEPT and row.refused >= LEAST_REFUSED and row.tally.stops_inside
         assert row.tally.missing(15) == ()
         assert row.drafts["oracle"][0] > 0
@@ -76,7 +79,7 @@ def test_a_proof_without_windows_proves_nothing_and_fails() -> None:
     report = prove(HashModel(LAW, prefill_slice=64, chain_width=1, tree_width=1, shares_rounds=False))
     assert not report.passed and report.differences == 0
     assert "nothing drafted was proved" in report.reasons[0]
-    assert [row.mode for row in report.rows] == ["crowd, rounds in turn", "cancel and rejoin"]
+    assert [row.mode for row in report.rows] == ["crowd, rounds in turn", "cancel and rejoin", "prompts resumed"]
 
 
 def test_a_model_without_trees_is_proved_with_chains() -> None:
@@ -99,6 +102,32 @@ def test_a_head_that_never_drafts_makes_the_proof_fail() -> None:
     report = prove(model)
     assert not report.passed and report.differences == 0
     assert "draft head, greedy: 0 drafts of the head were verified, at least 100 are needed" in report.reasons
+
+
+def test_prompts_that_resume_are_proved_from_memory_and_from_disk() -> None:
+    disk = FakeSnapshotStore()
+    with serving(HashModel(LAW, prefill_slice=64), settings=FORCED, sources=(CopySourceFactory(),)) as scheduler:
+        report = Prover(scheduler, TOKENIZER, shelf=lambda rule: SnapshotShelf(disk)).run()
+    assert report.passed
+    rows = [row for row in report.rows if row.resumed is not None]
+    assert [row.mode for row in rows] == ["prompts resumed", "prompts from disk"]
+    assert all(row.resumed and row.resumed >= LEAST_RESUMED and row.compared > 200 for row in rows)
+
+
+def test_a_prompt_resumed_from_another_state_is_found() -> None:
+    class Forgetful(HashModel):
+        def restore(self, image: LaneImage, capacity: int) -> Lane:
+            lane = super().restore(image, capacity)
+            self._lanes[lane].state ^= 1
+            return lane
+
+    report = prove(Forgetful(LAW, prefill_slice=64))
+    assert [row.mode for row in report.rows if row.first is not None] == ["prompts resumed"]
+
+
+def test_a_model_that_resumes_nothing_makes_the_proof_fail() -> None:
+    report = prove(FaultyModel(HashModel(LAW, prefill_slice=64), [Fault("export")]))
+    assert report.reasons == ("prompts resumed: 0 prompt tokens were resumed, at least 100 are needed",)
 
 
 @pytest.mark.slow

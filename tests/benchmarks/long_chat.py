@@ -55,7 +55,7 @@ class Turn:
 
 def system_text() -> str:
     """Rules that come to about 2,000 ids."""
-    return " ".join(f"Rule {n}: when a reader asks of item {n}, answer it plainly and kindly." for n in range(105))
+    return " ".join(f"Rule {n}: when a reader asks of item {n}, answer it plainly and kindly." for n in range(96))
 
 
 def ask(client: Any, messages: Sequence[dict[str, str]]) -> Turn:
