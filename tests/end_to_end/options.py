@@ -153,7 +153,8 @@ def later_faults() -> list[str]:
         if not refused("demo", flag.option, ASKING[flag.option]).startswith(f"{flag.option} asks for {flag.asks}"):
             found.append(f"{flag.option}: not refused")
     for name in MLX_ONLY:
-        said = refused("demo", "--backend", "cuda", name, ASKING.get(name, "medium"))
+        value = ASKING.get(name) or ("medium" if name in ("--alias", "--reasoning-effort") else "1")
+        said = refused("demo", "--backend", "cuda", name, value)
         if said != f"{name} is for MLX alone; leave it out with --backend cuda.":
             found.append(f"{name}: not refused with --backend cuda")
     return found
