@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 from tests.benchmarks.memory_schedules import Tally, play
@@ -26,7 +27,8 @@ CELLS = ((1, 512), (1, 2048), (1, 4096), (2, 2048), (4, 1024))
 MOST_OFF = 0.10
 SCHEDULES = 100_000
 STARTS = 10
-REPLY = 16
+REPLY = 128
+"""Tokens of each reply, without drafts: so long that the first stream still decodes when the last prompt is read."""
 MIB = 1 << 20
 
 
@@ -45,7 +47,9 @@ def run_cell(model: str, streams: int, tokens: int) -> dict[str, int]:
         tracemalloc.reset_peak()
         ids = [7 + at % 1000 for at in range(tokens - REPLY)]
         prompts = [(stream, *ids[1:]) for stream in range(streams)]
-        made = [scheduler.submit(GenerationRequest(p, Sampling(), REPLY, ignore_eos=True)) for p in prompts]
+        made = [
+            scheduler.submit(GenerationRequest(p, Sampling(), REPLY, ignore_eos=True, draft=False)) for p in prompts
+        ]
         for generation in made:
             while isinstance(event := generation.next(1800.0), Landed):
                 pass
@@ -77,6 +81,8 @@ def _opened(model: str) -> Any:
     from tensorfold.entrypoints.settings import cache_folder, run_settings
 
     settings = run_settings(parse(["verify", model]), {})
+    # No rounds beyond the one that every slice of a prompt is followed by: lanes are to be full at the same time.
+    settings = replace(settings, engine=replace(settings.engine, decode_share=0.0))
     container = Container(cache=cache_folder({}))
     checked = check(settings, container, lambda line: None)
     return checked, schedule(checked, settings, container, lambda line: None)
