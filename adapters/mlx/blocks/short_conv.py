@@ -14,6 +14,8 @@ from tensorfold.adapters.mlx.states import Path
 from tensorfold.domain.families.ops import ShortConv
 
 A = TypeVar("A")
+_FEW = 32
+"""Rows that a tail may keep alive by being a view of them; behind more, as a prompt has, it is copied."""
 
 
 class ConvState(Generic[A]):
@@ -53,7 +55,7 @@ class ConvState(Generic[A]):
         """Commit these rows of the window."""
         assert self._seen is not None
         seen: Any = self._seen
-        if path == tuple(range(len(path))):
+        if path == tuple(range(len(path))) and seen.shape[0] <= self.past + _FEW:
             self._tail = seen[len(path) : len(path) + self.past]
         else:
             rows = [*range(-self.past, 0), *path][len(path) :]

@@ -36,7 +36,9 @@ class ContextKeys(Generic[A]):
 
     def _newest(self, held: Any, more: Any) -> A:
         joined: Any = self._ops.join([held, more])
-        kept: A = joined[max(0, joined.shape[0] - self._window) :]
+        rows, first = joined.shape[0], max(0, joined.shape[0] - self._window)
+        # A view keeps alive what it leaves out, which is little but behind a long prompt.
+        kept: A = joined[first:] if first <= self._window else self._ops.take(joined, np.arange(first, rows))
         return kept
 
     def fork(self) -> ContextKeys[A]:

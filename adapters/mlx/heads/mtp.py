@@ -136,7 +136,8 @@ class MtpLane(Generic[A]):
             self._head.run(self.states, ops.join(hidden), tokens)
             for state in self.states:
                 state.keep(tuple(range(len(tokens))))
-        self.waiting = ops.span(rows, count - 1, count)
+        # A copy: a view would keep all rows of a prompt alive as long as the lane.
+        self.waiting = ops.pick(rows, [count - 1])
 
     def propose(self, spec: ProposeSpec) -> Chain | None:
         """A chain behind the pending token."""
