@@ -103,7 +103,8 @@ def integer(least: int, most: int) -> Callable[[str], int]:
 
 def number(least: float, most: float, *, open_least: bool = False) -> Callable[[str], float]:
     """An argparse type: a finite number from `least`, which `open_least` leaves out, to `most`."""
-    limits = f"above {least:g} and at most {most:g}" if open_least else f"from {least:g} to {most:g}"
+    low, high = f"{least:.12g}", f"{most:.12g}"
+    limits = f"above {low} and at most {high}" if open_least else f"from {low} to {high}"
 
     def read(text: str) -> float:
         try:

@@ -71,6 +71,7 @@ def test_the_queue_grows_with_the_streams_to_its_most() -> None:
         ("--temperature", "inf", "0 to 100"),
         ("--temperature", "warm", "0 to 100"),
         ("--max-tokens", "1.5", "1 to 2147483648"),
+        ("--prompt-cache-gib", "-1", "0 to 1048576"),
     ],
 )
 def test_a_value_outside_its_limits_is_refused_by_flag_value_and_limit(
