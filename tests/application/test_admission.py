@@ -118,6 +118,19 @@ def test_the_allocator_is_bound_to_the_budget_less_the_reserve_as_far_as_it_bind
     assert not loose.binds
 
 
+def test_streams_that_fit_to_their_ends_are_not_weighed_again_until_others_come_or_memory_shrinks() -> None:
+    control, prefixes, memory = admission(300, binds=True)
+    streams = [stake(0, 50, tokens=5, whole=False), stake(1, 50, tokens=5, whole=False)]
+    assert control.before_round(streams) == control.before_round(streams) == Gate(frozenset({0, 1}))
+    memory.allocate(230)
+    assert control.before_round(streams).run == {0}
+    memory.free(230)
+    memory.release()
+    assert control.before_round(streams).run == {0, 1}
+    more = [*streams, stake(2, 250, tokens=1)]
+    assert control.before_round(more).run == {0, 1} and not prefixes.given_up
+
+
 def test_where_nothing_is_known_of_memory_all_are_admitted_and_all_run() -> None:
     control = Unlimited()
     assert control.admit(stake(9, 1 << 40), [stake(0, 1 << 40)], "prompt") == Admitted((1 << 40) - 1)
