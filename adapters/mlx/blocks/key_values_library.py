@@ -36,8 +36,8 @@ class LibraryKeyValues:
         self._window = (keys, values)
         if layout.is_chain:
             self._write(keys, values)
-            stop = self.length + len(layout) - self._first
-            return self._read(queries, self._keys[:, :stop], self._values[:, :stop], layout.positions)
+            start, stop = self._lowest() - self._first, self.length + len(layout) - self._first
+            return self._read(queries, self._keys[:, start:stop], self._values[:, start:stop], layout.positions)
         made: dict[int, mx.array] = {}
         for branch in layout.branches:
             rows = mx.array(branch.rows)
@@ -49,7 +49,7 @@ class LibraryKeyValues:
     def _read(
         self, queries: mx.array, keys: mx.array, values: mx.array, positions: np.ndarray[tuple[int], np.dtype[np.int64]]
     ) -> mx.array:
-        held = self._first + np.arange(keys.shape[1])
+        held = self._lowest() + np.arange(keys.shape[1])
         seen = held[None] <= positions[:, None]
         if self._op.window:
             seen &= held[None] > positions[:, None] - self._op.window
@@ -61,12 +61,20 @@ class LibraryKeyValues:
     def _along(self, branch: Branch) -> tuple[mx.array, mx.array]:
         """Committed rows, then the branch's own."""
         assert self._window is not None
-        stop, path = self.length - self._first, mx.array(branch.path)
+        start, stop, path = self._lowest() - self._first, self.length - self._first, mx.array(branch.path)
         keys, values = (
-            mx.concatenate([buffer[:, :stop], rows[path].swapaxes(0, 1)], axis=1)
+            mx.concatenate([buffer[:, start:stop], rows[path].swapaxes(0, 1)], axis=1)
             for buffer, rows in zip((self._keys, self._values), self._window, strict=True)
         )
         return keys, values
+
+    def _lowest(self) -> int:
+        """The position of the first key that is read: by the lane's length alone, whatever its buffers still hold.
+
+        In whole steps, so that a key keeps its place in a kernel's pattern of threads.
+        """
+        window = self._op.window
+        return max(0, self.length - window + 1) // _STEP * _STEP if window else 0
 
     def _write(self, keys: mx.array, values: mx.array) -> None:
         count = keys.shape[0]
@@ -81,7 +89,7 @@ class LibraryKeyValues:
         need = self.length + count - self._first
         if need <= slots:
             return
-        drop = max(0, self.length - window + 1 - self._first) if window else 0
+        drop = max(0, self._lowest() - self._first)
         held = self.length - self._first - drop
         size = -(-(need - drop) // _STEP) * _STEP
         if not window:
@@ -126,8 +134,10 @@ class LibraryKeyValues:
         if len(keys) != size or len(values) != size:
             raise ValueError(f"a layer's buffers of {len(keys)} and {len(values)} bytes; {size} are {held} tokens")
         shape = (held, self._op.kv_heads, self._op.head_dim)
-        self._first = self.length = length - held
-        self._keys, self._values = self._keys[:, :0], self._values[:, :0]
+        self.length = length - held
+        self._first = self.length // _STEP * _STEP
+        ahead = (self._op.kv_heads, self.length - self._first, self._op.head_dim)
+        self._keys, self._values = mx.zeros(ahead, self._dtype), mx.zeros(ahead, self._dtype)
         self._write(array_of(keys, shape, self._dtype), array_of(values, shape, self._dtype))
         self.length, self._written = length, False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
 import pytest
 
@@ -108,3 +109,27 @@ def test_nothing_an_abandoned_window_wrote_is_left_behind() -> None:
         state.discard()
         at = state.length - state._first
         assert not state._keys[:, at:].any()
+
+
+def test_which_keys_a_kernel_gets_hangs_on_the_lane_s_length_and_not_on_its_past(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ops, given = ARITHMETICS["bf16"], list[tuple[int, ...]]()
+    attention = mx.fast.scaled_dot_product_attention
+
+    def watched(queries: mx.array, keys: mx.array, *args: Any, **named: Any) -> mx.array:
+        given.append(tuple(keys.shape))
+        return attention(queries, keys, *args, **named)
+
+    monkeypatch.setattr(mx.fast, "scaled_dot_product_attention", watched)
+    wide, narrow = ops.key_values(SLIDING, 4096), ops.key_values(SLIDING, 4096)
+    for turn in range(40):
+        feed(ops, wide, 16, turn)
+        for _ in range(16):
+            feed(ops, narrow, 1, turn)
+        restored = ops.key_values(SLIDING, 4096)
+        restored.load(wide.export(), wide.length)
+        given.clear()
+        for state in (wide.fork(), narrow.fork(), restored):
+            feed(ops, state, 2, turn)
+        assert len(set(given)) == 1
