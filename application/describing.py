@@ -152,8 +152,8 @@ def families() -> tuple[Family, ...]:
 
 def _described(model: str, config: Mapping[str, Any], generation: Mapping[str, Any], here: Here) -> Described:
     family = family_of(config)
-    exl3 = parse_exl3(config)
-    # Another format that is not read is refused whoever serves the family.
+    # Only families with formats of their own are published in EXL3. Another format that is not read is refused.
+    exl3 = parse_exl3(config) if family.reader.formats else None
     quantization = None if exl3 else parse_quantization(config)
     plan = family.reader.plan(config)
     return Described(

@@ -19,6 +19,7 @@ from tensorfold.domain.families.ops import Attention, Norm, SwiGLU
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.plans import DecoderPlan, Embedding, Head, Layer, Readout, Sublayer
 from tensorfold.domain.families.rope import read_rope
+from tensorfold.domain.families.storage import parse_quantization
 from tensorfold.domain.families.tensors import TensorMap
 
 MODEL_TYPES = ("llama", "mistral", "qwen2")
@@ -76,6 +77,7 @@ def refuse(config: Mapping[str, Any], backend: str) -> str | None:
     if backend not in BACKENDS:
         return f"Llama models are served by MLX alone, not by {backend}: start with `--backend mlx`."
     try:
+        parse_quantization(config)
         plan(config)
     except ConfigError as error:
         return error.message

@@ -136,6 +136,7 @@ def test_a_drafter_of_no_listed_model_is_told_without_one(tmp_path: Path) -> Non
         (glm5_next.CONFIG | {"quantization_config": {"quant_method": "fp8"}}, "quant_method 'fp8'"),
         ({"architectures": ["DFlash2DraftModel"]}, "lacks hidden_size"),
         (SERVABLE.config() | {"quantization": {"bits": 7, "group_size": 64}}, "bits"),
+        (SERVABLE.config() | {"quantization_config": {"quant_method": "exl3", "bits": 3.0}}, "quant_method 'exl3'"),
         (SERVABLE.config() | {"vocab_size": 0}, "vocab_size"),
     ],
 )

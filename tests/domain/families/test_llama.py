@@ -198,3 +198,5 @@ def test_refusing_names_the_backend_and_the_flag_or_the_field() -> None:
     message = llama.refuse(llama_config(vocab_size=0), "mlx")
     assert message is not None
     assert "vocab_size as 0" in message
+    form = llama.refuse(llama_config(quantization_config={"quant_method": "exl3", "bits": 3.0}), "mlx")
+    assert form is not None and "quant_method 'exl3', which is not read here" in form
