@@ -46,10 +46,21 @@ def _json_schema(library: Any, text: str) -> str:
         # Options that a schema may carry for the library are the client's wish for another grammar language: refused.
         if "x-guidance" in schema:
             raise ValueError("options of the library")
+        if _renamed_beside_reference(schema):
+            raise RefusedError("The JSON schema has an `$id` beside a `$ref`, which drafts read in different ways.")
         made = library.LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_pattern": WHITESPACE})
     except (ValueError, RecursionError):
         raise RefusedError(refusals.malformed("json_schema")) from None
     return str(made)
+
+
+def _renamed_beside_reference(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return any(map(_renamed_beside_reference, schema))
+    if not isinstance(schema, dict):
+        return False
+    both = isinstance(schema.get("$id"), str) and isinstance(schema.get("$ref"), str)
+    return both or any(map(_renamed_beside_reference, schema.values()))
 
 
 def _choices(text: str) -> str:

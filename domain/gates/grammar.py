@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tensorfold.domain.gates.formats import held_formats
+from tensorfold.domain.gates.tidy import tidied
 
 
 class GrammarKind(StrEnum):
@@ -30,7 +30,7 @@ class Grammar:
 
 def json_schema(schema: Any) -> Grammar:
     """Replies that are JSON of this schema (parsed)."""
-    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(held_formats(schema)))
+    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(tidied(schema)))
 
 
 def any_object() -> Grammar:

@@ -18,12 +18,14 @@ from tensorfold.application.generation import Generation, StreamFactory
 from tensorfold.application.health import HealthService
 from tensorfold.application.measures import MeasureService
 from tensorfold.application.metering import Meter
+from tensorfold.application.ports.services import GrammarCompiler
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.ports.tokenizer import ChatTemplate
 from tensorfold.application.replies import ReplyStats
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, HttpSettings, SamplingDefaults
 from tensorfold.domain.drafting.copies import CopySourceFactory
+from tensorfold.domain.families.plans import Dialect
 from tensorfold.domain.sampling import Sampling
 from tensorfold.entrypoints.http.access_log import AccessLog
 from tensorfold.entrypoints.http.limits import HttpLimits
@@ -138,6 +140,8 @@ def hash_server(
     template: ChatTemplate | None = None,
     tokenizer: FakeTokenizer = TOKENIZER,
     ends: frozenset[int] | None = None,
+    grammars: GrammarCompiler | None = None,
+    dialect: Dialect | None = None,
 ) -> Iterator[Place]:
     """Serve `model` on a free loopback port; stopped in the end, whatever happened.
 
@@ -176,7 +180,10 @@ def hash_server(
     scheduler.start()
     scheduler.wait_ready()
     names, defaults = ("hash",), SamplingDefaults()
-    chat = ChatService(scheduler, tokenizer, template or FakeTemplate(), defaults, clock, model_names=names)
+    chat = ChatService(
+        scheduler, tokenizer, template or FakeTemplate(), defaults, clock, model_names=names, grammars=grammars,
+        dialect=dialect,
+    )  # fmt: skip
     health = HealthService(scheduler, {})
     measures = MeasureService(scheduler, meter, health.status, drafts=True)
     http.ready(chat, health, "hash", measures)

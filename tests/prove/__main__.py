@@ -11,6 +11,7 @@ PARTS = {
     "core": [sys.executable, "-m", "tests.prove.core"],
     "recall": [sys.executable, "-m", "tests.prove.recall"],
     "prompts": [sys.executable, "-m", "tests.prove.prompts"],
+    "grammar": [sys.executable, "-m", "tests.prove.grammar"],
     "parity": [sys.executable, "-m", "tests.adapters.mlx.parity.live"],
     "families_parity": [sys.executable, "-m", "tests.adapters.mlx.parity.families"],
     "families": [sys.executable, "-m", "tests.prove.families"],

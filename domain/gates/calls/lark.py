@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tensorfold.domain.gates.formats import held_formats
+from tensorfold.domain.gates.tidy import tidied
 
 BLANKS = r"[ \n\r\t]{1,64}"
 """Between the parts of a JSON text."""
@@ -50,7 +50,7 @@ class Lark:
 
     def json(self, schema: Mapping[str, Any]) -> str:
         """JSON of a schema."""
-        return self.rule("%json " + json.dumps({**held_formats(schema), "x-guidance": {"whitespace_pattern": BLANKS}}))
+        return self.rule("%json " + json.dumps({**tidied(schema), "x-guidance": {"whitespace_pattern": BLANKS}}))
 
     def text(self, start: str) -> str:
         """The whole grammar; it begins with `start`."""

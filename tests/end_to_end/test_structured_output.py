@@ -1,0 +1,167 @@
+"""Replies of a given form and forced calls as OpenAI's client sees them: a real socket, a hash model steered to end."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import openai
+import pytest
+from pydantic import BaseModel, TypeAdapter
+
+from tensorfold.adapters.grammar.compiler import GuidanceCompiler
+from tensorfold.application.settings import EngineSettings
+from tensorfold.domain.conversation.dialects import DIALECTS
+from tensorfold.domain.families.plans import Dialect
+from tests.end_to_end.hash_server import hash_server
+from tests.fakes.hash_model import HashModel
+from tests.fakes.steered import PieceTokenizer, steered
+from tests.fakes.tokenizer import SPECIALS
+
+pytest.importorskip("llguidance", reason="llguidance, a dependency of the product, is not installed here")
+pytestmark = pytest.mark.slow
+
+TOKENIZER = PieceTokenizer(specials=SPECIALS[:-1])
+ASK: list[Any] = [{"role": "user", "content": "Find the notes."}]
+
+
+class Place(BaseModel):
+    city: str
+    floor: int | None
+
+
+class Answer(BaseModel):
+    kind: Literal["file", "folder"]
+    found: bool
+    places: list[Place]
+
+
+class FindFiles(BaseModel):
+    pattern: str
+    limit: int = 5
+    deep: bool | None = None
+
+
+TOOLS: list[Any] = [
+    {"type": "function", "function": {"name": "find_files", "parameters": FindFiles.model_json_schema()}},
+    {"type": "function", "function": {"name": "now"}},
+]
+ARGUMENTS: dict[str, TypeAdapter[Any]] = {"find_files": TypeAdapter(FindFiles), "now": TypeAdapter(dict[str, None])}
+
+
+@contextmanager
+def client_of(dialect: str = "json") -> Iterator[openai.OpenAI]:
+    model = HashModel(steered(TOKENIZER, 7), max_streams=8, max_lanes=8)
+    with hash_server(
+        model, EngineSettings(parallel=4), tokenizer=TOKENIZER, context=4096, max_tokens=1500,
+        grammars=GuidanceCompiler(TOKENIZER, frozenset({TOKENIZER.end_id})), dialect=Dialect(tool_calls=dialect),
+    ) as place:  # fmt: skip
+        base = f"http://127.0.0.1:{place.port}/v1"
+        with openai.OpenAI(base_url=base, api_key="none", max_retries=0, timeout=60) as client:
+            yield client
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[openai.OpenAI]:
+    with client_of() as made:
+        yield made
+
+
+def streamed(client: openai.OpenAI, **fields: Any) -> tuple[str, list[tuple[str, str]], str | None]:
+    """Text, calls and the reason of a streamed reply."""
+    text, finish = "", None
+    calls: dict[int, list[str]] = {}
+    for chunk in client.chat.completions.create(model="hash", messages=ASK, stream=True, **fields):
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            finish = choice.finish_reason or finish
+            for call in choice.delta.tool_calls or ():
+                assert call.function is not None
+                known = calls.setdefault(call.index, ["", ""])
+                known[0] += call.function.name or ""
+                known[1] += call.function.arguments or ""
+    return text, [(name, arguments) for name, arguments in calls.values()], finish
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 1.0, "seed": 3}], ids=str)
+def test_a_schema_of_pydantics_is_parsed_streamed_plain_and_serial(
+    client: openai.OpenAI, sampling: dict[str, Any]
+) -> None:
+    said = client.chat.completions.parse(model="hash", messages=ASK, response_format=Answer, **sampling)
+    assert said.choices[0].finish_reason == "stop" and isinstance(said.choices[0].message.parsed, Answer)
+    text = said.choices[0].message.content
+    form: Any = {
+        "type": "json_schema",
+        "json_schema": {"name": "Answer", "schema": Answer.model_json_schema() | {"additionalProperties": False}},
+    }
+    for draft in (True, False):
+        got = streamed(client, response_format=form, extra_body={"draft": draft}, **sampling)
+        Answer.model_validate_json(got[0])
+        assert got[2] == "stop"
+        again: Any = client.chat.completions.create(
+            model="hash", messages=ASK, response_format=form, extra_body={"draft": not draft}, **sampling
+        )
+        assert again.choices[0].message.content == got[0]
+    assert text is not None and json.loads(text)
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "find_files"}}], ids=str)
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_forced_call_is_one_of_an_offered_tool_in_every_form(dialect: str, choice: Any) -> None:
+    with client_of(dialect) as client:
+        for sampling in ({"temperature": 0}, {"temperature": 1.0, "seed": 5}, {"temperature": 1.0, "seed": 6}):
+            fields: dict[str, Any] = {"tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": False, **sampling}
+            said: Any = client.chat.completions.create(model="hash", messages=ASK, **fields)
+            assert said.choices[0].finish_reason == "tool_calls" and not said.choices[0].message.content
+            calls = [(c.function.name, c.function.arguments) for c in said.choices[0].message.tool_calls]
+            assert len(calls) == 1 and (choice == "required" or calls[0][0] == "find_files")
+            ARGUMENTS[calls[0][0]].validate_json(calls[0][1])
+            assert streamed(client, **fields) == ("", calls, "tool_calls")
+            assert streamed(client, **fields, extra_body={"draft": False}) == ("", calls, "tool_calls")
+
+
+def test_several_calls_may_be_forced_at_once(client: openai.OpenAI) -> None:
+    most = 0
+    for seed in range(6):
+        _, calls, finish = streamed(client, tools=TOOLS, tool_choice="required", temperature=1.0, seed=seed)
+        assert finish == "tool_calls" and calls
+        for name, arguments in calls:
+            ARGUMENTS[name].validate_json(arguments)
+        most = max(most, len(calls))
+    assert most >= 1
+
+
+def test_texts_of_other_forms_fit_them(client: openai.OpenAI) -> None:
+    for field, value, fits in (
+        ("guided_choice", ["left", "right"], "left|right"),
+        ("guided_regex", "[0-9]{3}-[0-9]{2}", "[0-9]{3}-[0-9]{2}"),
+        ("guided_grammar", 'start: "<" /[a-c]{2}/ ">"', "<[a-c]{2}>"),
+        ("structured_outputs", {"json": {"type": "boolean"}}, "true|false"),
+    ):
+        for sampling in ({"temperature": 0}, {"temperature": 1.2, "seed": 9}):
+            text, _, finish = streamed(client, extra_body={field: value}, **sampling)
+            assert finish == "stop" and re.fullmatch(fits, text), (field, text)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"guided_regex": "("}, "guided_regex"),
+        ({"guided_grammar": "start: missing"}, "guided_grammar"),
+        ({"guided_json": {"not": {}}}, "guided_json"),
+        ({"structured_outputs": {"json": {"type": "strin"}}}, "structured_outputs"),
+        ({"response_format": {"type": "json_object"}, "tools": TOOLS, "tool_choice": "required"}, "response_format"),
+        ({"tools": [{"function": {"name": "a", "parameters": {"not": {}}}}], "tool_choice": "required"}, "tool_choice"),
+    ],
+)
+def test_a_form_that_cannot_be_held_is_refused_before_the_first_byte(
+    client: openai.OpenAI, fields: dict[str, Any], param: str, stream: bool
+) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="hash", messages=ASK, stream=stream, extra_body=fields)
+    assert refused.value.param == param and "llguidance" not in str(refused.value)
+    assert client.chat.completions.create(model="hash", messages=ASK, max_tokens=2).choices

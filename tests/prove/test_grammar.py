@@ -1,0 +1,60 @@
+"""A small part of the proof of gates, and that it notices what it is there to notice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tensorfold.domain.gates.constraint import Constraint, Mask
+from tensorfold.domain.windows import Window
+from tests.prove.grammar import CELLS, Tally, bench_of, cell, schemas
+from tests.prove.schemas import Listed
+
+pytest.importorskip("llguidance", reason="llguidance, a dependency of the product, is not installed here")
+pytestmark = pytest.mark.slow
+
+OWN = (
+    {"type": "object", "properties": {"a": {"type": "string", "format": "date"}}, "required": ["a"]},
+    {"type": "array", "prefixItems": [{"type": "integer"}], "items": False, "minItems": 1},
+    {"anyOf": [{"const": {"b": [1, None]}}, {"type": "boolean"}]},
+    {"$ref": "#/$defs/n", "$defs": {"n": {"type": "number", "minimum": -1.5, "maximum": 20}}},
+    {"type": "string", "pattern": "^[a-f]{2,5}$"},
+    {"type": "object", "additionalProperties": {"type": "integer", "multipleOf": 3}, "maxProperties": 2},
+)
+
+
+@pytest.mark.parametrize("name", sorted(CELLS))
+def test_drafted_replies_of_every_gate_are_the_serial_ones(name: str) -> None:
+    tally = cell(name, 300, 11, batch=5)
+    assert tally.tokens >= 300 and not tally.differences, tally.first
+
+
+def test_replies_under_schemas_are_valid() -> None:
+    pytest.importorskip("jsonschema", reason="jsonschema, a test dependency, is not installed here")
+    tally = Tally()
+    listed = [Listed("draft2020-12", f"own {number}", schema) for number, schema in enumerate(OWN)]
+    figures = schemas([*listed, Listed("draft2020-12", "unheld", {"not": {}})], tally)
+    assert (figures.held, figures.refused, figures.valid) == (len(OWN), 1, len(OWN)), figures.wrong
+    assert not tally.differences, tally.first
+
+
+def test_a_mask_of_the_wrong_row_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = Constraint.masks
+
+    def of_the_first_row(self: Constraint, window: Window) -> Sequence[Mask | None]:
+        made = masks(self, window)
+        return tuple(made[window.forced] if mask is not None else None for mask in made)
+
+    monkeypatch.setattr(Constraint, "masks", of_the_first_row)
+    assert cell("grammar", 3000, 11, batch=5).differences
+
+
+def test_a_budget_of_one_token_less_is_noticed() -> None:
+    bench, tally = bench_of("budget", 3), Tally()
+    case = CELLS["budget"](bench)
+    bench.expect(case)
+    case.request = replace(case.request, thinking_budget=case.request.thinking_budget + 1)
+    bench.compare([case], tally)
+    assert tally.differences
