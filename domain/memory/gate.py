@@ -55,7 +55,8 @@ class Gate:
 class Admission:
     """What a request may have. `reply` tokens at most: less than asked for only where no limit was named.
 
-    `short` bytes lack, 0 when it is admitted. `largest` is the largest prompt and reply that would be taken alone.
+    `short` bytes lack, 0 when it is admitted. `largest` is the largest prompt and reply that would be taken, told where
+    nothing else holds a lane.
     """
 
     reply: int
@@ -69,8 +70,11 @@ def admission(memory: MemoryPlan, room: int, ask: Stake, streams: Sequence[Stake
     reply = ask.capacity - ask.prompt
     if short <= 0:
         return Admission(reply, 0, ask.capacity)
+    if streams:
+        # It waits and is asked about again soon: what would fit an empty server is not looked for each time.
+        return Admission(reply, short, 0)
     fitting = _largest(memory, room, ask.capacity)
-    if not streams and not ask.whole and fitting > ask.prompt:
+    if not ask.whole and fitting > ask.prompt:
         return Admission(fitting - ask.prompt, 0, fitting)
     return Admission(reply, short, fitting)
 
