@@ -48,8 +48,11 @@ class AdmissionControl(Protocol):
         """Whether the allocator holds to the budget by itself."""
         ...
 
-    def admit(self, ask: Stake, streams: Sequence[Stake], param: str) -> Verdict:
-        """Whether a request may have a lane beside `streams`; `param` names the field its prompt came in."""
+    def admit(self, ask: Stake, streams: Sequence[Stake], param: str, keep: object = None) -> Verdict:
+        """Whether a request may have a lane beside `streams`; `param` names the field its prompt came in.
+
+        `keep` is the kept state that it is about to resume, which is not given up for it.
+        """
         ...
 
     def before_round(self, streams: Sequence[Stake]) -> Gate:
@@ -110,7 +113,7 @@ class Unlimited:
 
     binds = False
 
-    def admit(self, ask: Stake, streams: Sequence[Stake], param: str) -> Verdict:
+    def admit(self, ask: Stake, streams: Sequence[Stake], param: str, keep: object = None) -> Verdict:
         """Admitted."""
         return Admitted(ask.capacity - ask.prompt)
 

@@ -68,6 +68,7 @@ class PromptCache:
         self._shelf = shelf
         self._kept: RetainedPrefixes[LaneImage] = RetainedPrefixes(budget, slots)
         self._fills: list[PromptFill] = []
+        self._peeked: tuple[Sequence[int], NDArray[np.int32], ChunkPlan] | None = None
 
     @property
     def budget(self) -> int:
@@ -78,6 +79,17 @@ class PromptCache:
         return len(self._kept)
 
     # -- a prompt's way ------------------------------------------------------------------------------------------
+
+    def peek(self, prompt: Sequence[int]) -> object:
+        """The kept state that a prompt would resume, to be spared by whoever makes room for it; None where none is."""
+        if not len(self._kept):
+            return None
+        if self._peeked is None or self._peeked[0] is not prompt:
+            # A request that waits is asked for again and again.
+            ids = ids_of(prompt)
+            self._peeked = prompt, ids, self.rule.plan(ids, self._slice)
+        _, ids, plan = self._peeked
+        return self._kept.match(ids, plan)
 
     def begin(self, prompt: Sequence[int], *, background: bool = False) -> PromptFill:
         """A prompt that is to be read: what it resumes from, and whom it waits for."""

@@ -374,7 +374,8 @@ class Scheduler:
         while self._yielded and len(self._live()) < self._settings.parallel:
             running = min(self._yielded, key=lambda r: r.live.index)
             others = [_stake(other) for other in self._live()]
-            verdict = self._admission.admit(_stake(running), others, running.generation.request.param)
+            keep = self.engine.prompts.peek(running.live.stream.prompt)
+            verdict = self._admission.admit(_stake(running), others, running.generation.request.param, keep)
             if isinstance(verdict, Wait):
                 return
             self._forget(running)
@@ -394,7 +395,9 @@ class Scheduler:
         try:
             stream = self.factory.stream(generation.request)
             others = [_stake(running) for running in self._live()]
-            verdict = self._admission.admit(_ask(generation, stream), others, generation.request.param)
+            verdict = self._admission.admit(
+                _ask(generation, stream), others, generation.request.param, self.engine.prompts.peek(stream.prompt)
+            )
             if isinstance(verdict, Wait):
                 return False
             if isinstance(verdict, Refused):

@@ -21,17 +21,6 @@ LEAST = 256
 """Ids that a chunk has at least, so that short messages do not make short chunks."""
 
 
-def plan_chunks(length: int, chunk: int) -> tuple[tuple[int, int], ...]:
-    """A plain grid: spans of `chunk` positions over 0 .. `length`, the last one possibly shorter; () for length 0.
-
-    A longer prompt with the same beginning has the same full spans. Raises ValueError when `length` is below 0 or
-    `chunk` below 1.
-    """
-    if length < 0:
-        raise ValueError(f"a prompt cannot have {length} positions")
-    return tuple(_grid(0, length, chunk))
-
-
 def slices(span: tuple[int, int], slice_rows: int) -> Iterator[tuple[int, int]]:
     """`span` in pieces of at most `slice_rows` positions, in order; whole when `slice_rows` is 0.
 

@@ -76,6 +76,13 @@ def _requests(measured: Measures, model: Labels) -> Iterator[Family]:
     yield single("vllm:num_requests_running", "gauge", "Requests that hold a lane.", running, model)
     yield single("vllm:num_requests_waiting", "gauge", "Requests that wait for a lane.", measured.waiting, model)
     yield single("vllm:prompt_tokens_total", "counter", "Prompt tokens.", counters.prompt_tokens, model)
+    if counters.cached_tokens:
+        yield single(
+            "vllm:prompt_tokens_cached_total", "counter", "Prompt tokens that kept states spared.",
+            counters.cached_tokens, model,
+        )  # fmt: skip
+    if counters.preempted:
+        yield single("vllm:num_preemptions_total", "counter", "Streams that yielded.", counters.preempted, model)
     yield single("vllm:generation_tokens_total", "counter", "Reply tokens.", counters.completion_tokens, model)
     finished = {FINISHED.get(ending, ending): float(count) for ending, count in replies.endings.items()}
     yield by_label(

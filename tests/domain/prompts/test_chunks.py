@@ -1,20 +1,21 @@
-"""Chunk plans and the slices of a chunk."""
+"""Plans on a plain grid, and the slices of a chunk."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorfold.domain.prompts.chunks import plan_chunks, slices
+from tensorfold.domain.prompts.chunks import ChunkRule, slices
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
-@given(length=st.integers(0, 300), chunk=st.integers(1, 80), more=st.integers(0, 100))
+@given(length=st.integers(1, 300), chunk=st.integers(1, 80), more=st.integers(0, 100))
 def test_a_plan_covers_every_position_once_on_a_grid(length: int, chunk: int, more: int) -> None:
-    plan = plan_chunks(length, chunk)
-    assert [p for start, stop in plan for p in range(start, stop)] == list(range(length))
+    rule = ChunkRule(chunk)
+    plan = list(rule.plan([0] * length).spans())
+    assert [p for start, stop in plan for p in range(start, stop)] == list(range(length - 1))
     assert all(start % chunk == 0 and 0 < stop - start <= chunk for start, stop in plan)
-    full = tuple(span for span in plan if span[1] - span[0] == chunk)
-    assert plan_chunks(length + more, chunk)[: len(full)] == full
+    full = [span for span in plan if span[1] - span[0] == chunk]
+    assert list(rule.plan([0] * (length + more)).spans())[: len(full)] == full
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
@@ -27,9 +28,9 @@ def test_slices_cover_their_span_in_order(start: int, size: int, rows: int) -> N
 
 
 def test_plans_by_example() -> None:
-    assert plan_chunks(10, 4) == ((0, 4), (4, 8), (8, 10))
-    assert plan_chunks(8, 4) == ((0, 4), (4, 8))
-    assert plan_chunks(0, 4) == ()
+    assert list(ChunkRule(4).plan(range(11)).spans()) == [(0, 4), (4, 8), (8, 10)]
+    assert list(ChunkRule(4).plan(range(9)).spans()) == [(0, 4), (4, 8)]
+    assert list(ChunkRule(4).plan([7]).spans()) == []
 
 
 def test_slices_by_example() -> None:
@@ -39,9 +40,7 @@ def test_slices_by_example() -> None:
 
 
 def test_sizes_that_cut_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match="pieces of 0"):
-        plan_chunks(5, 0)
+    with pytest.raises(ValueError, match="256 to 0 ids"):
+        ChunkRule(0)
     with pytest.raises(ValueError, match="pieces of -1"):
         slices((0, 5), -1)
-    with pytest.raises(ValueError, match="-1 positions"):
-        plan_chunks(-1, 4)

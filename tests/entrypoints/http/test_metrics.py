@@ -23,6 +23,7 @@ from tests.entrypoints.http.wire import MESSAGES, Connection, InProcess, error_o
 
 KEYS = {"cli-1": "alpha"}
 COUNTED = Counters(
+    cached_tokens=6, preempted=1,
     requests=9, prompt_tokens=11, completion_tokens=12, filled_tokens=13, rounds=14, launches=15, shared_launches=16,
     retries=17, rebuilds=18, proposer_faults=19, integrity_faults=20, prefill_s=21.5, decode_s=22.25,
     drafted={"copy": 30, "copy+recall": 5}, kept={"copy": 20, "copy+recall": 1},
@@ -58,7 +59,8 @@ def test_figures_stand_under_vllms_names_where_they_mean_the_same() -> None:
     model = {"model_name": "org/tiny"}
     values = {
         "vllm:num_requests_running": 3, "vllm:num_requests_waiting": 4, "vllm:prompt_tokens_total": 11,
-        "vllm:generation_tokens_total": 12, "vllm:spec_decode_num_draft_tokens_total": 35,
+        "vllm:generation_tokens_total": 12, "vllm:prompt_tokens_cached_total": 6, "vllm:num_preemptions_total": 1,
+        "vllm:spec_decode_num_draft_tokens_total": 35,
         "vllm:spec_decode_num_accepted_tokens_total": 21,
     }  # fmt: skip
     assert {name: found[name].value(**model) for name in values} == values
@@ -100,7 +102,11 @@ def test_what_does_not_apply_has_no_family() -> None:
         "tensorfold_kept_total", "tensorfold_draft_source_faults_total", "vllm:spec_decode_num_draft_tokens_total",
         "vllm:spec_decode_num_accepted_tokens_total",
     }  # fmt: skip
-    assert not [name for name in whole if "cache" in name or "recall" in name]
+    measures.now = replace(FakeMeasures().now, counters=replace(COUNTED, cached_tokens=0, preempted=0))
+    assert whole - set(scraped(in_process(measures=measures))) == {
+        "vllm:prompt_tokens_cached_total", "vllm:num_preemptions_total",
+    }  # fmt: skip
+    assert not [name for name in whole if "recall" in name]
 
 
 def test_sources_that_drafted_nothing_yet_have_no_sample() -> None:
