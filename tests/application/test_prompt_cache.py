@@ -370,3 +370,20 @@ def test_ids_of_prompts_are_compared_and_not_their_hashes() -> None:
     prompt = turn(system(random.Random(24), 80), random.Random(25))
     first = engine.prompts.begin(prompt)
     assert first.ids.dtype == np.int32 and first.resumed == 0 and not engine.prompts.waits(first)
+
+
+def test_the_state_that_a_request_is_about_to_resume_is_spared_when_room_is_made_for_it() -> None:
+    prompts = conversation(25, 5)
+    with keeping(model()) as server:
+        assert server.cache.peek(prompts[0]) is None
+        for prompt in prompts[:-1]:
+            server.ask(prompt)
+        idle(server.scheduler)
+        keep = server.cache.peek(prompts[-1])
+        assert keep is not None and server.cache.peek(prompts[-1]) is keep
+        while server.cache.evict(keep):
+            pass
+        assert len(server.cache) == 1 and server.cache.reclaimable(keep) == 0
+        got = server.ask(prompts[-1])
+    assert cached(got) == RULE.plan(prompts[-2]).starts[-1]
+    assert got.ids == fresh(prompts)[-1].ids
