@@ -11,6 +11,7 @@ from tensorfold.application.heads import HEAD
 from tensorfold.application.planting import Tally
 from tensorfold.application.replies import ReplyStats
 from tensorfold.domain.drafting.sources import took_part
+from tensorfold.domain.gates.constraint import Constraint
 from tensorfold.domain.recall.source import RECALL
 from tensorfold.domain.sampling import Sampling
 
@@ -33,6 +34,7 @@ class Case:
     sampling: Sampling
     reply: tuple[int, ...] = ()
     prints: tuple[int, ...] = ()
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Ids are compared, and the digests of the rows that drew them. Knows no mode and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorfold.application.generation import Generation
 from tensorfold.application.proof import Case, Difference, Row
@@ -69,7 +69,7 @@ class ProofRunner:
         read = self.start(case, draft=False).finish()
         if read.failure:
             raise RuntimeError(read.failure)
-        return Case(case.prompt, case.sampling, tuple(read.ids), tuple(read.prints))
+        return replace(case, reply=tuple(read.ids), prints=tuple(read.prints))
 
     def start(
         self, case: Case, source: DraftSource | None = None, *, draft: bool = True, stop: int | None = None
@@ -78,6 +78,7 @@ class ProofRunner:
         limit = min(REPLY, self.limits.context - len(case.prompt))
         stops = frozenset() if stop is None else frozenset({stop})
         request = GenerationRequest(case.prompt, case.sampling, limit, draft=draft, stop_ids=stops, audit=True)
+        request = replace(request, constraint=case.constraint)
         return Read(self.scheduler.submit(request, source))
 
     def compare(self, row: Row, index: int, case: Case, read: Read, stop: int | None = None) -> None:

@@ -11,9 +11,11 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from tensorfold.application.planting import PlantedDrafts, Shape, Tally
+from tensorfold.application.ports.services import GrammarCompiler
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.proof import Case, Report, Row
 from tensorfold.application.proof_runner import ProofRunner, Read
+from tensorfold.application.proving_grammar import grammar_rows
 from tensorfold.application.proving_prompts import MakeShelf, PromptRows
 from tensorfold.application.proving_record import RecordRows, RecordUnderProof
 from tensorfold.application.scheduler import Scheduler
@@ -43,11 +45,13 @@ class Prover:
         seed: int = 1,
         record: RecordUnderProof | None = None,
         shelf: MakeShelf | None = None,
+        grammars: GrammarCompiler | None = None,
         on_reference: Callable[[Case], None] = lambda case: None,
     ) -> None:
         """`record` is what the scheduler's engine drafts from and records to; without it the record is not proved.
 
-        `shelf` opens kept states on disk; without it none are resumed from there.
+        `shelf` opens kept states on disk; without it none are resumed from there. Without `grammars` replies of a
+        given form are not proved.
 
         `on_reference` is told every serial reply before anything is drafted.
         """
@@ -57,6 +61,7 @@ class Prover:
         self._tokenizer = tokenizer
         self._record = record
         self._shelf = shelf
+        self._grammars = grammars
         self._say = say
         self._seed = seed
         self._on_reference = on_reference
@@ -77,6 +82,9 @@ class Prover:
         rows.append(self._crowd(mixed, chain))
         rows.append(self._leaving(mixed))
         rows += PromptRows(self._runner, self._tell, self._shelf).run(mixed)
+        if self._grammars is not None:
+            table = self._tokenizer.token_bytes
+            rows += grammar_rows(self._runner, self._grammars, chain, self._tell, self._say, mixed, table)
         if self._record is not None and chain >= 2:
             rows += RecordRows(self._runner, self._record, self._tell).run(mixed)
         return Report(tuple(rows), self._reasons(rows))

@@ -46,8 +46,10 @@ def _json_schema(library: Any, text: str) -> str:
         # Options that a schema may carry for the library are the client's wish for another grammar language: refused.
         if "x-guidance" in schema:
             raise ValueError("options of the library")
-        if _renamed_beside_reference(schema):
-            raise RefusedError("The JSON schema has an `$id` beside a `$ref`, which drafts read in different ways.")
+        if "draft-0" in str(schema.get("$schema", "")) and _renamed_beside_reference(schema):
+            raise RefusedError(
+                "The JSON schema has an `$id` beside a `$ref`, which its draft reads in a way of its own."
+            )
         made = library.LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_pattern": WHITESPACE})
     except (ValueError, RecursionError):
         raise RefusedError(refusals.malformed("json_schema")) from None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.ports.services import GrammarCompiler
 from tensorfold.application.ports.tokenizer import Tokenizer
 from tensorfold.application.proof import Report, Row
 from tensorfold.application.proving import Prover
@@ -47,7 +48,9 @@ def verify(flags: argparse.Namespace) -> int:
             for line in notes:
                 quiet(line)
             shelf = shelves(Path(folder) / "states", checked, scheduler, container, quiet)
-            report = prove(scheduler, checked.tokenizer, quiet, flags.seed, record, shelf)
+            ends = checked.described.stop_ids
+            grammars = container.grammars(checked.tokenizer, ends) if ends else None
+            report = prove(scheduler, checked.tokenizer, quiet, flags.seed, record, shelf, grammars)
         finally:
             scheduler.stop(10.0)
             record.rest()
@@ -66,10 +69,12 @@ def prove(
     seed: int,
     record: RecordUnderProof | None = None,
     shelf: MakeShelf | None = None,
+    grammars: GrammarCompiler | None = None,
 ) -> Report:
     """The proof's report. Raises RefusedError when the serial reference itself could not be made."""
     try:
-        return Prover(scheduler, tokenizer, quiet, seed=seed, record=record, shelf=shelf).run()
+        prover = Prover(scheduler, tokenizer, quiet, seed=seed, record=record, shelf=shelf, grammars=grammars)
+        return prover.run()
     except RuntimeError as failure:
         raise RefusedError(f"the serial reference could not be made: {failure}") from None
 

@@ -72,7 +72,11 @@ def test_blanks_between_the_parts_of_a_json_text_end(compiler: GuidanceCompiler)
         ("json_schema", '{"type": "strin"}', "The JSON schema is malformed"),
         ("json_schema", '{"not": {}, "uniqueItems": true}', "`not`"),
         ("json_schema", '{"oneOf": [{"type": "string"}, {"minLength": 2}]}', "`oneOf`"),
-        ("json_schema", '{"items": {"$id": "a", "$ref": "#/$defs/a"}, "$defs": {"a": {}}}', "`$id` beside a `$ref`"),
+        (
+            "json_schema",
+            '{"$schema": "http://json-schema.org/draft-07/schema#", "items": {"$id": "a", "$ref": "#"}}',
+            "`$id` beside a `$ref`",
+        ),
         ("json_schema", "false", "Nothing can satisfy the JSON schema."),
         ("json_schema", '{"$ref": "http://localhost/schema"}', "refers to another schema"),
         ("json_schema", "[" * 100_000, "The JSON schema is malformed"),
