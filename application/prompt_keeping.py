@@ -42,27 +42,30 @@ class KeepingPlan:
 
 
 class PromptKeeping:
-    """How one server keeps prompts; `attach` is called by the engine's thread when the model is loaded."""
+    """How one server keeps prompts; `plan` and `keep` are called by the engine's thread when the model is loaded."""
 
-    def __init__(self, plan: KeepingPlan, open_store: OpenStore | None, log: Callable[[str], None]) -> None:
-        self._plan = plan
+    def __init__(self, known: KeepingPlan, open_store: OpenStore | None, log: Callable[[str], None]) -> None:
+        self._known = known
         self._open = open_store
         self._log = log
         self._shelf: SnapshotShelf | None = None
         self._note = ""
         self.cache: PromptCache | None = None
 
-    def attach(self, engine: Engine, memory: PlannedMemory) -> PromptCache:
-        """Give the engine its plan of prompts and what keeps their states."""
-        limits = engine.model.limits
-        rule = ChunkRule(self._chunk(memory, limits, engine.model.identity.device), self._plan.markers)
+    def plan(self, engine: Engine, memory: PlannedMemory) -> None:
+        """Let the engine cut prompts as the family and the template say; the size of a chunk follows from `memory`."""
+        model = engine.model
+        chunk = self._chunk(memory, model.limits, model.identity.device)
+        engine.prompts = PromptCache(model, ChunkRule(chunk, self._known.markers))
+
+    def keep(self, engine: Engine, memory: PlannedMemory) -> PromptCache:
+        """Let the engine keep states of prompts that are planned, within what `memory` leaves idle."""
+        model, rule, settings = engine.model, engine.prompts.rule, self._known.settings
         budget = self._budget(memory)
         if budget and self._open is not None:
-            whole = identity_words(engine.model.identity, rule, limits)
-            store = self._open(engine.model.identity.weights, whole, self._accepts)
-            self._shelf = SnapshotShelf(store, self._log)
-        settings = self._plan.settings
-        self.cache = PromptCache(engine.model, rule, budget, slots=settings.slots, shelf=self._shelf, log=self._log)
+            whole = identity_words(model.identity, rule, model.limits)
+            self._shelf = SnapshotShelf(self._open(model.identity.weights, whole, self._accepts), self._log)
+        self.cache = PromptCache(model, rule, budget, slots=settings.slots, shelf=self._shelf, log=self._log)
         engine.prompts = self.cache
         return self.cache
 
@@ -75,7 +78,7 @@ class PromptKeeping:
         lines = [f"prompts: chunks of up to {rule.step} tokens, cut {cut}"]
         if not self.cache.budget:
             return [*lines, "prompt cache: off"]
-        settings = self._plan.settings
+        settings = self._known.settings
         kept = f"prompt cache: {gib(self.cache.budget)} in up to {settings.slots} states{self._note}"
         if self._shelf is None:
             return [*lines, f"{kept}; no snapshots on disk"]
@@ -93,18 +96,18 @@ class PromptKeeping:
             wanted = min(CONTEXT, memory.described.plan.context)
             return plan.fits(wanted)
 
-        return choose_chunk(self._plan.chunks, fits, tensor_units=apple_generation(device) >= _TENSOR_UNITS)
+        return choose_chunk(self._known.chunks, fits, tensor_units=apple_generation(device) >= _TENSOR_UNITS)
 
     def _budget(self, memory: PlannedMemory) -> int:
         """What was asked for, as far as one full window and a round's work leave it."""
         idle = max(0, memory.plan.room - memory.plan.request(memory.window.tokens))
-        asked = self._plan.settings.budget
+        asked = self._known.settings.budget
         if asked is not None and asked > idle:
             self._note = f" (--prompt-cache-gib asks for {gib(asked)}; more would not leave a full window its memory)"
         return idle if asked is None else min(asked, idle)
 
     def _accepts(self, tokens: int, buffers: Sequence[tuple[str, int]]) -> bool:
-        return accepts(self._plan.entries, tokens, buffers)
+        return accepts(self._known.entries, tokens, buffers)
 
 
 def identity_words(identity: ModelIdentity, rule: ChunkRule, limits: ModelLimits) -> str:

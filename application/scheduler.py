@@ -137,7 +137,7 @@ class Scheduler:
     @property
     def chunk(self) -> int:
         """Positions of a planned chunk of a prompt."""
-        return self._settings.prefill_chunk
+        return self.engine.prompts.rule.step
 
     @property
     def decode_share(self) -> float:

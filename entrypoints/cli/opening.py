@@ -147,11 +147,13 @@ def schedule(
             log=say,
             drafter=checked.drafter,
         )
-        memory = settled(planned, widest_pass(engine.model.limits, engine_settings.prefill_chunk))
+        if keeping is not None:
+            keeping.plan(engine, planned)
+        memory = settled(planned, widest_pass(engine.model.limits, engine.prompts.rule.step))
         admission.plan = memory.plan
         factory.context = min(factory.context, memory.window.tokens)
         if keeping is not None:
-            admission.retained = keeping.attach(engine, memory)
+            admission.retained = keeping.keep(engine, memory)
         return engine, factory
 
     meter = meter or Meter()

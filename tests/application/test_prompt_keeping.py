@@ -52,7 +52,8 @@ def kept(
     engine = Engine(model(), EngineSettings(), MachineClock())
     described: Any = SimpleNamespace(plan=SimpleNamespace(context=WINDOW))
     memory = PlannedMemory(cast(Any, described), memory_plan(room), ContextWindow(WINDOW, "memory", True), None)
-    keeping.attach(engine, memory)
+    keeping.plan(engine, memory)
+    keeping.keep(engine, memory)
     return keeping, engine
 
 
