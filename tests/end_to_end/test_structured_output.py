@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import openai
@@ -17,6 +18,8 @@ from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.dialects import DIALECTS
 from tensorfold.domain.families.plans import Dialect
 from tests.end_to_end.hash_server import hash_server
+from tests.end_to_end.served import client_of as client_at
+from tests.end_to_end.served import served
 from tests.fakes.hash_model import HashModel
 from tests.fakes.steered import PieceTokenizer, steered
 from tests.fakes.tokenizer import SPECIALS
@@ -165,3 +168,20 @@ def test_a_form_that_cannot_be_held_is_refused_before_the_first_byte(
         client.chat.completions.create(model="hash", messages=ASK, stream=stream, extra_body=fields)
     assert refused.value.param == param and "llguidance" not in str(refused.value)
     assert client.chat.completions.create(model="hash", messages=ASK, max_tokens=2).choices
+
+
+def test_a_served_checkpoint_holds_its_replies_to_a_form(home: Path) -> None:
+    """Real kernels and a real tokenizer; the weights are random, so the form alone says where replies end."""
+    with served(["serve", "tiny", "--port", "0"], home) as server, client_at(server.port) as client:
+        for sampling in ({"temperature": 0}, {"temperature": 1.3, "seed": 4}):
+            said = {
+                streamed(
+                    client, extra_body={"guided_regex": "[a-f]{12}(, [0-9]{4}){3}\\.", "draft": draft}, **sampling
+                )[0]
+                for draft in (True, False)
+            }
+            (text,) = said
+            assert re.fullmatch(r"[a-f]{12}(, [0-9]{4}){3}\.", text)
+        with pytest.raises(openai.BadRequestError) as refused:
+            streamed(client, extra_body={"guided_json": {"type": "strin"}})
+        assert refused.value.param == "guided_json"
