@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from tensorfold.domain.prompts.retained import Prefix, fits_plan
 MOST_SYSTEMS, MOST_CONVERSATIONS = 8, 2
 MOST_BYTES = 10 << 30
 _MOST_WAITING = 16
+_LAST_S = 60.0
 Task = Callable[[], None]
 
 
@@ -83,11 +85,15 @@ class SnapshotShelf:
         self._do(lambda: self._store.prune("conversation", MOST_CONVERSATIONS, MOST_BYTES))
 
     def close(self) -> None:
-        """Return when all that was handed in is written; nothing is taken afterwards. Closing twice is harmless."""
+        """Return when all that was handed in is written, or after a minute; nothing is taken afterwards.
+
+        A write that is left behind leaves the old file. Closing twice is harmless.
+        """
         self._closed = True
         if self._thread is not None:
-            self._tasks.put(None)
-            self._thread.join()
+            with suppress(queue.Full):
+                self._tasks.put(None, timeout=_LAST_S)
+            self._thread.join(_LAST_S)
             self._thread = None
 
     def _known(self) -> list[Snapshot]:

@@ -37,6 +37,7 @@ class Scene:
             "loading_line": lambda checked, chosen: "loading",
             "_template": self.step("template", SimpleNamespace(close=self.step("template closed"))),
             "open_record": self.open_record,
+            "keeping": lambda *given: SimpleNamespace(close=self.step("states written")),
             "schedule": self.schedule,
             "Watchdog": lambda *given: SimpleNamespace(start=lambda: None, stop=lambda: None),
             "_leave": self.leave,
@@ -88,9 +89,17 @@ BEGUN = ["check", "template", "record opened", "record shown", "load"]
 
 def test_a_record_is_opened_before_the_load_and_closed_after_the_engine(scene: Scene) -> None:
     assert scene.run() == 0
-    assert scene.steps == [*BEGUN, "served", "http ended", "engine ended", "record closed", "template closed"]
+    assert scene.steps == [
+        *BEGUN,
+        "served",
+        "http ended",
+        "engine ended",
+        "states written",
+        "record closed",
+        "template closed",
+    ]
     assert scene.scheduled["more_sources"] == ("copies",)
-    assert scene.scheduled["recorder"] is scene.recall
+    assert scene.scheduled["recorder"] is scene.recall and scene.scheduled["keeping"] is not None
 
 
 def test_a_record_that_refuses_ends_the_start_before_the_load(scene: Scene) -> None:
@@ -107,7 +116,7 @@ def test_a_load_that_fails_closes_the_record(scene: Scene) -> None:
     scene.load = fails
     with pytest.raises(RuntimeError, match="no memory"):
         scene.run()
-    assert scene.steps == [*BEGUN, "engine ended", "record closed", "template closed"]
+    assert scene.steps == [*BEGUN, "engine ended", "states written", "record closed", "template closed"]
 
 
 def test_an_engine_that_does_not_end_is_left_behind_a_closed_record(
@@ -116,5 +125,5 @@ def test_an_engine_that_does_not_end_is_left_behind_a_closed_record(
     scene.stopped = False
     with pytest.raises(LeftError):
         scene.run()
-    assert scene.steps[-4:] == ["engine stuck", "record closed", "template closed", "left"]
+    assert scene.steps[-5:] == ["engine stuck", "states written", "record closed", "template closed", "left"]
     assert "the engine did not end in time" in capsys.readouterr().err
