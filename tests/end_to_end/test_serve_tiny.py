@@ -191,7 +191,9 @@ def test_the_proof_of_the_tiny_model_passes_and_says_what_it_saw(home: Path) -> 
     proof = json.loads(told.out)
     assert (told.code, told.err) == (0, "")
     assert proof["passed"] and proof["differences"] == 0 and proof["compared"] >= 600
-    drafted = [mode for mode in proof["modes"] if mode["copied"] is None]
+    drafted = [mode for mode in proof["modes"] if mode["copied"] is None and mode["resumed"] is None]
+    resumed = {mode["mode"]: mode["resumed"] for mode in proof["modes"] if mode["resumed"] is not None}
+    assert resumed.keys() == {"prompts resumed", "prompts from disk"} and min(resumed.values()) >= 100
     assert all(mode["kept"] >= 100 and mode["refused"] >= 100 for mode in drafted)
     copied = {mode["mode"]: mode["copied"] for mode in proof["modes"] if mode["copied"] is not None}
     assert len(copied) == 4 and all(copies["missed"] >= 100 for copies in copied.values())
