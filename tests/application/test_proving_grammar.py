@@ -14,9 +14,9 @@ from tests.application.house import law, serving
 from tests.fakes.hash_launch import DrawnRows, HashLaunch
 from tests.fakes.hash_model import HashModel
 from tests.fakes.tokenizer import FakeTokenizer
+from tests.libraries import needs
 
-pytest.importorskip("llguidance", reason="llguidance, a dependency of the product, is not installed here")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs("llguidance")]
 
 LAW = law(51, vocabulary=512)
 

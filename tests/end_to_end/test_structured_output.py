@@ -23,9 +23,9 @@ from tests.end_to_end.served import served
 from tests.fakes.hash_model import HashModel
 from tests.fakes.steered import PieceTokenizer, steered
 from tests.fakes.tokenizer import SPECIALS
+from tests.libraries import needs
 
-pytest.importorskip("llguidance", reason="llguidance, a dependency of the product, is not installed here")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs("llguidance")]
 
 TOKENIZER = PieceTokenizer(specials=SPECIALS[:-1])
 ASK: list[Any] = [{"role": "user", "content": "Find the notes."}]

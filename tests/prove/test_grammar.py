@@ -9,11 +9,11 @@ import pytest
 
 from tensorfold.domain.gates.constraint import Constraint, Mask
 from tensorfold.domain.windows import Window
+from tests.libraries import needs
 from tests.prove.grammar import CELLS, Tally, bench_of, cell, schemas
 from tests.prove.schemas import Listed
 
-pytest.importorskip("llguidance", reason="llguidance, a dependency of the product, is not installed here")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs("llguidance")]
 
 OWN = (
     {"type": "object", "properties": {"a": {"type": "string", "format": "date"}}, "required": ["a"]},

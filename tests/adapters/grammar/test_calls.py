@@ -18,9 +18,10 @@ from tensorfold.domain.conversation.reply_reader import CallArguments, CallBegin
 from tensorfold.domain.gates.calls import calls_grammar
 from tests.adapters.grammar.walks import walk
 from tests.fakes.tokenizer import FakeTokenizer
+from tests.libraries import needs
 
-pytest.importorskip("llguidance", reason="llguidance, a dependency of the product, is not installed here")
-pytest.importorskip("jsonschema", reason="jsonschema, a test dependency, is not installed here")
+pytestmark = needs("llguidance", "jsonschema")
+
 
 PLACE = {
     "type": "object",

@@ -12,8 +12,10 @@ from tensorfold.adapters.grammar.compiler import GuidanceCompiler
 from tensorfold.adapters.grammar.limits import MOST_BYTES
 from tensorfold.application.ports.checkpoints import RefusedError
 from tests.fakes.tokenizer import FakeTokenizer
+from tests.libraries import needs
 
-pytest.importorskip("llguidance", reason="llguidance, a dependency of the product, is not installed here")
+pytestmark = needs("llguidance")
+
 
 TOKENIZER = FakeTokenizer(300)
 END = TOKENIZER.end_id
