@@ -55,6 +55,7 @@ def test_a_file_is_plain_safetensors_without_code(tmp_path: Path) -> None:
     assert np.array(tensors["layers.0.keys"]).tobytes() == b"0123456789"
 
 
+@pytest.mark.slow
 def test_any_flipped_byte_leaves_the_file_unused_or_equal(tmp_path: Path) -> None:
     path = saved(tmp_path)
     good, used = path.read_bytes(), store(tmp_path)
@@ -65,6 +66,7 @@ def test_any_flipped_byte_leaves_the_file_unused_or_equal(tmp_path: Path) -> Non
             assert [s.ids.tolist() for s in used.held()] in ([], [IDS.tolist()])
 
 
+@pytest.mark.slow
 def test_a_file_cut_short_or_grown_is_unused(tmp_path: Path) -> None:
     path = saved(tmp_path)
     good, used = path.read_bytes(), store(tmp_path)
