@@ -19,6 +19,9 @@ PACKAGE = "jsonschema==4.26.0"
 DRAFTS = {"draft7": "Draft7Validator", "draft2019-09": "Draft201909Validator", "draft2020-12": "Draft202012Validator"}
 """Folders of the suite, and the class of `jsonschema` that validates by that draft."""
 
+_NAMES = {"draft7": "http://json-schema.org/draft-07/schema#"}
+"""What a schema of an older draft calls itself; one that does not say is read by the newest."""
+
 
 class AbsentError(Exception):
     """The package cannot be had; the text says why."""
@@ -72,4 +75,7 @@ def _read(archive: tarfile.TarFile) -> Iterator[Listed]:
         if not inside or inside[0] not in DRAFTS or source is None:
             continue
         for group in json.load(source):
-            yield Listed(inside[0], f"{'/'.join(inside)}: {group['description']}", group["schema"])
+            schema, name = group["schema"], _NAMES.get(inside[0])
+            if name is not None and isinstance(schema, dict):
+                schema = {"$schema": name, **schema}
+            yield Listed(inside[0], f"{'/'.join(inside)}: {group['description']}", schema)
