@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tensorfold.domain.conversation.reply_form import CHANNEL, THINK
 from tensorfold.domain.conversation.thoughts import ThoughtSplitter
@@ -29,7 +30,7 @@ def constrained(*choices: str, vocabulary: int = 300, thought: ThoughtEnd | None
     return Constraint(matcher, vocabulary, frozenset({END}), thought)
 
 
-def allowed(mask: np.ndarray | None) -> list[int]:  # type: ignore[type-arg]
+def allowed(mask: NDArray[np.uint32] | None) -> list[int]:
     assert mask is not None
     return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist()
 
