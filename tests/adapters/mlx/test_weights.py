@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
-from tensorfold.adapters.mlx import loader
+from tensorfold.adapters.mlx import memory
 from tensorfold.adapters.mlx.loader import Loading
 from tensorfold.adapters.mlx.rows import RowOps
 from tensorfold.adapters.mlx.rows_cpu import CpuRows
@@ -151,7 +151,7 @@ def test_matrices_too_large_to_unpack_stay_as_stored(tmp_path: Path, monkeypatch
 
     assert "through mlx" not in load(current()).detail
     assert "through mlx" in load(replace(current(), memory=1000)).detail
-    monkeypatch.setattr(loader, "_MOST_UNPACKED", 1000)
+    monkeypatch.setattr(memory, "_MOST_UNPACKED", 1000)
     assert "through mlx" in load(current()).detail
 
 
