@@ -1,0 +1,81 @@
+"""What a model loaded for CUDA holds: how many lanes, pages and states its pools have, and the bytes of all of it.
+
+The loader allocates by the same `Room` that the estimate counts, so the two cannot drift apart. Knows no device and no
+library: figures of a card and of a machine are handed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PAGE = 512
+"""Positions of a page: the parts into which attention cuts the keys."""
+TAIL = 3
+"""Inputs before a row that a convolution reads."""
+_WIDE, _NARROW, _MANY_STREAMS = 64, 16, 8
+_LEAST_ROWS = 64
+_STATES = 2
+"""Places a lane has for its recurrent states: the committed one, and the one a launch leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Sizes of the pools that lanes are made of.
+
+    `lanes` are lane slots, the last of which is nobody's (rows that pad a launch belong to it). `pages` are pages of
+    512 positions, the last of which is nobody's; a lane of the whole context takes `pages_per_lane`. `ring` are the
+    rows of a lane's rings, `places` the recurrent states there is room for: two a lane, then one for each kept prompt
+    end. `width` is the widest window of a lane, `rows` are the most rows of one launch.
+    """
+
+    lanes: int
+    pages: int
+    ring: int
+    places: int
+    width: int
+    rows: int
+    pages_per_lane: int
+
+    @property
+    def kept(self) -> int:
+        """Prompt ends that may be kept beside the lanes."""
+        return self.places - _STATES * self.lanes
+
+    @property
+    def ring_rows(self) -> int:
+        """Rows of a flat ring: those of every lane slot, then the last three inputs of each kept prompt end."""
+        return self.lanes * self.ring + TAIL * self.kept
+
+    @property
+    def positions(self) -> int:
+        """Positions that a lane of the whole context has pages for."""
+        return self.pages_per_lane * PAGE
+
+
+def width_of(streams: int) -> int:
+    """The widest window of a lane: many streams share a launch, so each gets fewer rows of it."""
+    return _WIDE if streams <= _MANY_STREAMS else _NARROW
+
+
+def pages_for(tokens: int, width: int) -> int:
+    """Pages of a lane of `tokens`, with room for the rows of one window behind them."""
+    return -(-(tokens + width) // PAGE)
+
+
+def room(streams: int, context: int, kept: int = 0, pages: int | None = None) -> Room:
+    """The pools for so many streams of at most `context` tokens, and `kept` prompt ends beside them.
+
+    `pages` are those of the whole pool, nobody's included; without them every stream has the pages of a whole context.
+    """
+    width = width_of(streams)
+    each = pages_for(context, width)
+    lanes = streams + 1
+    return Room(
+        lanes=lanes,
+        pages=streams * each + 1 if pages is None else pages,
+        ring=TAIL + 2 * width,
+        places=_STATES * lanes + kept,
+        width=width,
+        rows=max(_LEAST_ROWS, streams),
+        pages_per_lane=each,
+    )
