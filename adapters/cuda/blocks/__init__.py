@@ -1,0 +1,1 @@
+"""One file for each op: rows of a round, and spans of a prompt."""
