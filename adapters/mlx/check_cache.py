@@ -1,8 +1,8 @@
 """Keeps what a load check found, so that the next start on the same engine need not look again.
 
 One small JSON file for each key; the key names everything the result depends on, this adapter's own source files
-included. A file that is missing, malformed or of another key counts as absent; writing it is never allowed to fail a
-start.
+included. Times are not kept: those of a machine that was busy then would steer drafts now. A file that is missing,
+malformed or of another key counts as absent; writing it is never allowed to fail a start.
 """
 
 from __future__ import annotations
@@ -12,22 +12,13 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tensorfold.adapters.mlx.row_check import Allowed
-from tensorfold.application.ports.target_model import ModelCosts
 
 _MOST_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A load check's result: what is allowed and what it costs."""
-
-    allowed: Allowed
-    costs: ModelCosts
 
 
 class CheckCache:
@@ -36,18 +27,18 @@ class CheckCache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def read(self, key: Mapping[str, Any]) -> Finding | None:
+    def read(self, key: Mapping[str, Any]) -> Allowed | None:
         """The finding of a key, None when there is none that can be trusted."""
         try:
             path = self._path(key)
             if path.stat().st_size > _MOST_BYTES:
                 return None
             stored = json.loads(path.read_text(encoding="utf-8"))
-            return _finding(stored["finding"]) if stored["key"] == json.loads(_text(key)) else None
+            return _allowed(stored["allowed"]) if stored["key"] == json.loads(_text(key)) else None
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
-    def write(self, key: Mapping[str, Any], finding: Finding) -> None:
+    def write(self, key: Mapping[str, Any], allowed: Allowed) -> None:
         """Keep a finding; a disk that refuses is ignored."""
         path = self._path(key)
         try:
@@ -57,7 +48,7 @@ class CheckCache:
             return
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(_text({"key": key, "finding": asdict(finding)}))
+                file.write(_text({"key": key, "allowed": asdict(allowed)}))
             os.replace(name, path)
         except OSError:
             Path(name).unlink(missing_ok=True)
@@ -70,22 +61,15 @@ def _text(value: Mapping[str, Any]) -> str:
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
-def _finding(stored: Mapping[str, Any]) -> Finding:
+def _allowed(stored: Mapping[str, Any]) -> Allowed:
     """Rebuild a finding. Raises ValueError, KeyError or TypeError for anything but its own shape."""
-    allowed, costs = stored["allowed"], stored["costs"]
-    rows_ms = tuple((_count(rows, 1), _time(ms)) for rows, ms in costs["rows_ms"])
-    if not rows_ms or [rows for rows, _ in rows_ms] != sorted({rows for rows, _ in rows_ms}):
-        raise ValueError("row counts do not ascend")
-    return Finding(
-        Allowed(
-            chain=_count(allowed["chain"], 1),
-            tree=_count(allowed["tree"], 1),
-            shares=_flag(allowed["shares"]),
-            slice=_count(allowed["slice"], 0),
-            draft_context=_count(allowed["draft_context"], 0),
-            notes=[_line(note) for note in _list(allowed["notes"])],
-        ),
-        ModelCosts(rows_ms, _time(costs["prefill_row_ms"]), tuple(_time(ms) for ms in _list(costs["head_ms"]))),
+    return Allowed(
+        chain=_count(stored["chain"], 1),
+        tree=_count(stored["tree"], 1),
+        shares=_flag(stored["shares"]),
+        slice=_count(stored["slice"], 0),
+        draft_context=_count(stored["draft_context"], 0),
+        notes=[_line(note) for note in _list(stored["notes"])],
     )
 
 
@@ -93,12 +77,6 @@ def _count(value: object, least: int) -> int:
     if type(value) is not int or value < least:
         raise ValueError("not a count")
     return value
-
-
-def _time(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e9:
-        raise ValueError("not a time")
-    return float(value)
 
 
 def _flag(value: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tensorfold.adapters.mlx.check_cache import CheckCache, Finding, sources_digest
+from tensorfold.adapters.mlx.check_cache import CheckCache, sources_digest
 from tensorfold.adapters.mlx.decoder import Decoder
 from tensorfold.adapters.mlx.forward import Forward
 from tensorfold.adapters.mlx.heads.dflash import BlockDrafts
@@ -91,9 +91,11 @@ class Loading:
         widest = most_rows(plan, self._runtime.apple_generation)
         wanted = Wanted(widest, plan.tree_window, max(BATCH_ROWS, widest), max_streams, SLICE, context)
         identity = self._identity(ops, name)
-        finding = self._finding(forward, wanted, identity, checks)
-        limits = self._limits(wanted, finding.allowed, None if forward.head is None else forward.head.limits)
-        return MlxModel(forward, identity, limits, finding.costs, most_lanes=max(64, 2 * max_streams))
+        allowed = self._allowed(forward, wanted, identity, checks)
+        self._say("measuring launches")
+        costs = measure(forward, wanted, allowed)
+        limits = self._limits(wanted, allowed, None if forward.head is None else forward.head.limits)
+        return MlxModel(forward, identity, limits, costs, most_lanes=max(64, 2 * max_streams))
 
     def _identity(self, ops: RowOps[A], name: str) -> ModelIdentity:
         return ModelIdentity(
@@ -106,7 +108,7 @@ class Loading:
             extra=(("rows", ops.dtype), ("arithmetic", ops.detail)),
         )
 
-    def _finding(self, forward: Forward[A], wanted: Wanted, identity: ModelIdentity, checks: Path) -> Finding:
+    def _allowed(self, forward: Forward[A], wanted: Wanted, identity: ModelIdentity, checks: Path) -> Allowed:
         key = {
             "weights": identity.weights,
             "runtime": identity.runtime,
@@ -122,10 +124,8 @@ class Loading:
             self._say("rows were checked on this machine before")
             return known
         allowed = RowCheck(forward, wanted, self._runtime.place, self._say).run()
-        self._say("measuring launches")
-        finding = Finding(allowed, measure(forward, wanted, allowed))
-        cache.write(key, finding)
-        return finding
+        cache.write(key, allowed)
+        return allowed
 
     def _limits(self, wanted: Wanted, allowed: Allowed, head: HeadLimits | None) -> ModelLimits:
         return ModelLimits(

@@ -18,6 +18,7 @@ from tensorfold.adapters.mlx.row_check import Allowed, RowCheck, company, long_l
 from tensorfold.adapters.mlx.row_probes import tree_forms
 from tensorfold.application.loading import describe
 from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.ports.target_model import ModelCosts
 from tensorfold.domain.families import llama
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import chain
@@ -130,7 +131,7 @@ def test_a_finding_is_used_again_for_the_same_engine_alone(tmp_path: Path, monke
     with counted_checks(monkeypatch) as ran:
         first = load(tmp_path, SMALL)
         again = load(tmp_path, SMALL)
-        assert (ran, first.limits, first.costs) == (["check"], again.limits, again.costs)
+        assert (ran, first.limits) == (["check"], again.limits)
         load(tmp_path, SLIDING)
         assert len(ran) == 2
         load(tmp_path, SMALL, streams=2)
@@ -143,12 +144,25 @@ def test_a_finding_is_used_again_for_the_same_engine_alone(tmp_path: Path, monke
 
 
 @pytest.mark.slow
+def test_times_are_measured_at_every_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = ModelCosts(((1, 900.0), (16, 9000.0)), 500.0, ())
+    with monkeypatch.context() as patch:
+        patch.setattr(loader, "measure", lambda *_: busy)
+        assert load(tmp_path, SMALL).costs == busy
+    (file,) = (tmp_path / "cache" / "checks").iterdir()
+    assert "ms" not in file.read_text()
+    with counted_checks(monkeypatch) as ran:
+        costs = load(tmp_path, SMALL).costs
+    assert not ran and costs.rows_ms[0][1] < 900 and [rows for rows, _ in costs.rows_ms][:2] == [1, 2]
+
+
+@pytest.mark.slow
 def test_a_corrupt_finding_is_ignored_and_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = load(tmp_path, SMALL).limits
     (file,) = (tmp_path / "cache" / "checks").iterdir()
     whole = file.read_text()
     stored = json.loads(whole)
-    stored["finding"]["allowed"]["chain"] = 99
+    stored["allowed"]["chain"] = 99
     stored["key"]["weights"] = "of another checkpoint"
     with counted_checks(monkeypatch) as ran:
         for text in ("", "{", whole[:-20], json.dumps({"key": 1}), json.dumps(stored), "[" * 100_000):
