@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.adapters.mlx.asked import check_asked, check_ids
+from tensorfold.application.asked import check_asked, check_ids
 from tensorfold.adapters.mlx.forward import Forward, LanePart, LaneState
 from tensorfold.adapters.mlx.images import image_of, load_image
 from tensorfold.adapters.mlx.layouts import lay_out
