@@ -1,21 +1,26 @@
-# The project's commands. Each sets up what it needs; nothing outside this folder's .venv is installed.
+# The project's commands. Each sets up what it needs; nothing outside this folder's .venv and .venv-cuda is installed.
 #   make demo    serve a real model on 127.0.0.1:$(PORT), with a record of token ids in $(RECALL); RECALL= keeps none
 #   make check   the inner loop, under a minute
-#   make test    every check
+#   make test    every check; on Linux in a second environment, .venv-cuda, those of the CUDA kernels, without a card
 #   make prove   the long proofs; PART=name runs one
 #   make parity  every family's logits against other libraries, where they are installed, and against float64
 #   make bench   the benchmarks, each with its least figures; PART=name runs one
+#   make triton  every Triton kernel compiled by each of the Tritons named in VERSIONS, in environments of their own
 #   make mutate  how many planted faults the tests notice
 
 PYTHON ?= python3
 VENV ?= .venv
+VENV_CUDA ?= .venv-cuda
+VERSIONS ?= 3.6.0 3.7.1 3.9.0
 PORT ?= 8080
 RECALL ?= $(VENV)/recall
 BIN := $(VENV)/bin
 RUN := PYTHONPATH=.pkg:. $(BIN)/python
+# Triton has no wheel for macOS.
+CUDA_READY := $(if $(filter Linux,$(shell uname -s)),$(VENV_CUDA)/.ready)
 DEMO := $(BIN)/tensorfold serve demo --port $(PORT) $(if $(RECALL),--recall-dir '$(RECALL)')
 
-.PHONY: demo check test parity prove bench mutate clean
+.PHONY: demo check test parity prove bench triton mutate clean
 
 # At a terminal the server is the only one that Ctrl-C reaches, so that make ends with the server's own exit code.
 demo: $(VENV)/.ready-demo
@@ -25,8 +30,8 @@ demo: $(VENV)/.ready-demo
 check: $(VENV)/.ready-test
 	@$(RUN) -m tests.gate --quick
 
-test: $(VENV)/.ready-test
-	@$(RUN) -m tests.gate
+test: $(VENV)/.ready-test $(CUDA_READY)
+	@$(RUN) -m tests.gate --cuda-python $(VENV_CUDA)/bin/python
 
 parity: $(VENV)/.ready-test
 	@$(RUN) -m tests.adapters.mlx.parity.live
@@ -37,6 +42,9 @@ prove: $(VENV)/.ready-test
 
 bench: $(VENV)/.ready-test
 	@$(RUN) -m tests.benchmarks --require $(if $(PART),--part $(PART))
+
+triton: $(VENV)/bin/python
+	@$(RUN) -m tests.kernels.triton.versions $(VERSIONS)
 
 mutate: $(VENV)/.ready-test
 	@$(RUN) -m tests.mutation
@@ -55,5 +63,11 @@ $(VENV)/.ready-test: pyproject.toml | $(VENV)/bin/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@ $(VENV)/.ready-demo
 
+$(VENV_CUDA)/.ready: pyproject.toml | $(VENV)/bin/python
+	@echo "setting up $(VENV_CUDA) with torch, Triton and NVRTC"
+	@$(BIN)/python -m venv $(VENV_CUDA)
+	@$(VENV_CUDA)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-cuda]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .coverage .coverage.* .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV_CUDA) .mypy_cache .ruff_cache .coverage .coverage.* .hypothesis .import_linter_cache

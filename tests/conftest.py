@@ -1,6 +1,7 @@
 """Keeps the promises' tests in sight: what was collected, and, where every test ran, that each promised one ran.
 
-A promised test that was skipped ran as little as one that is gone: a whole run that lacks one fails.
+A promised test that was skipped ran as little as one that is gone: a whole run that lacks one fails. The tests of the
+CUDA kernels have an environment of their own, whose run (`--cuda-tools`) answers for them and lets nothing be skipped.
 """
 
 from __future__ import annotations
@@ -9,11 +10,21 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.promised import missing
+from tests.promised import missing, with_cuda_tools
 
 COLLECTED: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()
 """Node ids of everything that was collected, before anything was deselected."""
 RAN: set[str] = set()
+SKIPPED: set[str] = set()
+CARD = "needs an NVIDIA card"
+"""How the reason of a test begins that no environment without a card can run."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The run in the environment with torch, Triton and NVRTC says so."""
+    parser.addoption(
+        "--cuda-tools", action="store_true", help=f"torch, Triton and NVRTC are here: only what {CARD} may be skipped"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -26,6 +37,18 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember what ran; with several workers, reports of all of them come here."""
     if report.when == "call" and not report.skipped:
         RAN.add(report.nodeid)
+    _remember_skipped(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Remember whole files that were skipped."""
+    _remember_skipped(report)
+
+
+def _remember_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if report.skipped and CARD not in reason:
+        SKIPPED.add(f"{report.nodeid} ({reason})")
 
 
 def _whole(config: pytest.Config) -> bool:
@@ -35,16 +58,25 @@ def _whole(config: pytest.Config) -> bool:
     return not picked and config.args == config.getini("testpaths") and not hasattr(config, "workerinput")
 
 
+def _faults(config: pytest.Config) -> list[str]:
+    """What a run that answers for promises lacks, a line each."""
+    if hasattr(config, "workerinput"):
+        return []
+    absent = "promised in docs/promises.md, but did not run: {}".format
+    if config.option.cuda_tools:
+        owed = [absent(test) for test in missing(RAN) if with_cuda_tools(test)]
+        return owed + [f"skipped where nothing may be: {test}" for test in sorted(SKIPPED)]
+    return [absent(test) for test in missing(RAN) if not with_cuda_tools(test)] if _whole(config) else []
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail a whole run in which a promised test did not run."""
-    if _whole(session.config) and exitstatus == pytest.ExitCode.OK and missing(RAN):
+    """Fail a run that lacks something it answers for."""
+    if exitstatus == pytest.ExitCode.OK and _faults(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Name promised tests that did not run."""
-    if not _whole(config):
-        return
-    for test in missing(RAN):
-        terminalreporter.write_line(f"promised in docs/promises.md, but did not run: {test}", red=True)
+    """Name what the run lacks."""
+    for fault in _faults(config):
+        terminalreporter.write_line(fault, red=True)

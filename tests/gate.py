@@ -21,6 +21,7 @@ SHORT_PROOF_TOKENS = 200_000
 SHORT_RECORD_TOKENS = 72_000
 PYTHON = sys.executable
 TOOLS = Path(sys.executable).parent
+CUDA_FOLDERS = ("tests/adapters/cuda", "tests/kernels/cuda", "tests/kernels/triton")
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,17 @@ def tests(quick: bool) -> list[Check]:
     return [run("tests", covered, show=True)]
 
 
+def cuda_tests(python: str) -> list[Check]:
+    """The CUDA backend without a card: kernels compiled and interpreted, in the environment that has what it takes."""
+    if sys.platform != "linux":
+        print("-- CUDA tests: left out, since Triton has no package for this system", flush=True)
+        return []
+    folders = [folder for folder in CUDA_FOLDERS if (ROOT / folder).is_dir()]
+    command = [python, "-m", "pytest", "-q", "-n", "2", "--cuda-tools", "--durations", "5", *folders]
+    # One thread a worker: there are two of them, and a test's arrays are small.
+    return [run("CUDA tests", command, show=True, OMP_NUM_THREADS="1", TRITON_INTERPRET="1")]
+
+
 def short_proofs() -> list[Check]:
     """The core proof and the record's over fewer tokens, with seeds of their own each time."""
     parts = (("core", SHORT_PROOF_TOKENS), ("recall", SHORT_RECORD_TOKENS))
@@ -82,14 +94,21 @@ def short_proofs() -> list[Check]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    quick = parser.parse_args().quick
+    parser.add_argument("--cuda-python", help="the Python of the environment with torch, Triton and NVRTC")
+    given = parser.parse_args()
+    quick = given.quick
+    if not quick and given.cuda_python is None:
+        parser.error("every check needs --cuda-python; `make test` sets it up and names it")
     began = time.monotonic()
-    checks = static_checks() + tests(quick) + ([] if quick else short_proofs())
+    checks = static_checks() + tests(quick)
+    if not quick:
+        checks += cuda_tests(given.cuda_python) + short_proofs()
     by_name = {check.name: check for check in checks}
     failed = [check.name for check in checks if not check.passed]
     for check in checks:
         print(f"   {check.name:17} {'ok' if check.passed else 'FAILED':6} {check.seconds:6.1f} s")
-    passed = first(r"(\d+) passed", by_name["tests"].output, "0")
+    counted = [by_name[name].output for name in ("tests", "CUDA tests") if name in by_name]
+    passed = sum(int(first(r"(\d+) passed", output, "0")) for output in counted)
     share = first(r"TOTAL.*?(\d+(?:\.\d+)?)%", by_name["tests"].output, "")
     coverage = f"{share}%" if share else "not measured"
     contracts = first(r"Contracts: (\d+) kept", by_name["import contracts"].output, "0")

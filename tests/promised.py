@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from tests.tree import ROOT
 
+CUDA_FOLDERS = ("tests/adapters/cuda/", "tests/kernels/cuda/", "tests/kernels/triton/")
+"""Where the tests are that run in an environment of their own, with torch, Triton and NVRTC."""
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 _FILE = re.compile(r"`(tests/[\w/]+\.py)`")
 _COMMAND = re.compile(r"`(make \w+|python -m [\w.]+)((?: [\w=.-]+)*)`")
@@ -54,3 +56,8 @@ def missing(nodes: Iterable[str]) -> list[str]:
     """Promised tests that are not among the tests of a collection or a run."""
     there = {function_of(node) for node in nodes}
     return sorted(promised_tests() - there)
+
+
+def with_cuda_tools(test: str) -> bool:
+    """Whether a test belongs to the environment with torch, Triton and NVRTC."""
+    return test.startswith(CUDA_FOLDERS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 import shutil
 import subprocess
@@ -120,7 +119,7 @@ def test_the_application_rests_on_the_domain_numpy_and_the_standard_library() ->
 def test_every_library_imported_is_a_stated_dependency_and_every_stated_one_is_imported() -> None:
     used = {module.split(".")[0] for _, tree in sources(*ROOMS) for module in imported(tree)}
     used -= {"tensorfold", *sys.stdlib_module_names}
-    used -= {"triton"}  # only where an NVIDIA card is, and no install asks for it
+    used -= {distribution(line) for line in EXTRAS["cuda"]}
     stated = {IMPORTED_AS.get(name, name) for name in map(distribution, PROJECT["dependencies"])}
     assert {PART_OF.get(name, name) for name in used} == stated
 
@@ -145,10 +144,12 @@ def test_commands_hand_the_environment_to_the_settings_and_nothing_else_reads_it
     }
 
 
-def test_no_install_asks_for_torch_and_there_is_no_cuda_extra() -> None:
-    assert set(PROJECT["optional-dependencies"]) == {"cpu", "test"}
-    asked = {distribution(line) for line in (*PROJECT["dependencies"], *itertools.chain(*EXTRAS.values()))}
-    assert not any(re.search("torch|triton|cuda|nvidia|transformers", name) for name in asked)
+def test_only_the_cuda_extra_asks_for_torch_triton_and_nvrtc_within_bounds() -> None:
+    assert set(EXTRAS) == {"cpu", "cuda", "test", "test-cuda"}
+    assert {distribution(line) for line in EXTRAS["cuda"]} == {"torch", "triton", "nvidia-cuda-nvrtc"}
+    assert all(re.search(r">=[\d.]+,<[\d.]+; sys_platform == 'linux'$", line) for line in EXTRAS["cuda"])
+    elsewhere = (*PROJECT["dependencies"], *EXTRAS["cpu"], *EXTRAS["test"])
+    assert not any(re.search("torch|triton|cuda|nvidia|transformers", line) for line in elsewhere)
 
 
 def test_mlx_is_asked_for_by_platform_and_in_its_least_version() -> None:

@@ -22,13 +22,13 @@ PAGE = (
 GOOD = "import pytest\n@pytest.mark.parametrize('x', [1, 2])\ndef test_holds(x): pass\ndef test_too(): pass\n"
 
 
-def ended(folder: Path, tests: str, *words: str) -> tuple[int, str]:
+def ended(folder: Path, tests: str, *words: str, page: str = PAGE) -> tuple[int, str]:
     """A run of a small project with one promise: its exit code and what it printed."""
     for name in ("__init__.py", "conftest.py", "promised.py", "tree.py"):
-        (folder / "tests").mkdir(exist_ok=True)
+        (folder / "tests").mkdir(exist_ok=True, parents=True)
         shutil.copy(ROOT / "tests" / name, folder / "tests" / name)
     (folder / "docs").mkdir()
-    (folder / "docs" / "promises.md").write_text(PAGE)
+    (folder / "docs" / "promises.md").write_text(page)
     (folder / "pyproject.toml").write_text(PROJECT)
     (folder / "tests" / "test_it.py").write_text(tests)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
@@ -66,6 +66,34 @@ def test_a_promised_test_that_is_gone_makes_the_run_fail(tmp_path: Path) -> None
 def test_a_part_of_the_tests_is_not_held_to_every_promise(tmp_path: Path) -> None:
     code, said = ended(tmp_path, GOOD, "-k", "holds")
     assert (code, "promised" in said) == (0, False), said
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("whole_file", [False, True])
+def test_the_run_with_the_cuda_tools_fails_when_anything_is_skipped(
+    tmp_path: Path, workers: str, whole_file: bool
+) -> None:
+    skip = "pytest.skip('torch is gone', allow_module_level=True)"
+    lines = f"import pytest\n{skip}\n" if whole_file else "import pytest\n@pytest.mark.skip('no')\ndef test_it(): ...\n"
+    code, said = ended(tmp_path, lines, "-n", workers, "--cuda-tools")
+    assert code != 0
+    assert "skipped where nothing may be: tests/test_it.py" in said
+
+
+def test_the_run_with_the_cuda_tools_may_skip_what_needs_a_card(tmp_path: Path) -> None:
+    reason = "needs an NVIDIA card, and there is none"
+    code, said = ended(
+        tmp_path, f"{GOOD}@pytest.mark.skip(reason='{reason}')\ndef test_on_it(): pass\n", "--cuda-tools"
+    )
+    assert (code, "may be" in said) == (0, False), said
+
+
+def test_the_promises_of_the_cuda_kernels_are_those_of_the_run_with_their_tools(tmp_path: Path) -> None:
+    page = PAGE + "| there too | `tests/kernels/cuda/test_rows.py::test_rows` |\n"
+    assert ended(tmp_path / "without", GOOD, page=page)[0] == 0
+    code, said = ended(tmp_path / "with", GOOD, "--cuda-tools", page=page)
+    assert code == 1
+    assert "did not run: tests/kernels/cuda/test_rows.py::test_rows" in said
 
 
 def test_every_row_of_the_page_is_read() -> None:
