@@ -131,7 +131,7 @@ def test_a_norm_stored_around_zero_has_one_added(tmp_path: Path) -> None:
 
 
 def test_large_checkpoints_tell_how_far_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorfold.adapters.mlx.weights._SMALL", 1)
+    monkeypatch.setattr("tensorfold.application.stored_weights._SMALL", 1)
     lines: list[str] = []
     weights = reader(tmp_path, SMALL, lines)
     for path in ("embedding", "readout.norm", "layers.0.mlp.gate", "layers.0.mlp.up", SLOT):
