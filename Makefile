@@ -66,7 +66,7 @@ $(VENV)/.ready-test: pyproject.toml | $(VENV)/bin/python
 $(VENV_CUDA)/.ready: pyproject.toml | $(VENV)/bin/python
 	@echo "setting up $(VENV_CUDA) with torch, Triton and NVRTC"
 	@$(BIN)/python -m venv $(VENV_CUDA)
-	@$(VENV_CUDA)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test-cuda]'
+	@$(VENV_CUDA)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[test-cuda]'
 	@touch $@
 
 clean:
