@@ -1,0 +1,326 @@
+"""The TargetModel of the CUDA backend: lanes by number, launches by ticket, everything checked before it is run.
+
+All calls come from the thread that loaded it. A launch never touches committed state but to commit what was kept
+before; `keep` is bookkeeping on the host, and what was kept in part is replayed by the next launch. A fork holds no
+lane slot until it takes part in a launch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tensorfold.adapters.cuda.engine_parts import EngineParts
+from tensorfold.adapters.cuda.lane_book import LaneEntry, NoRoomError
+from tensorfold.adapters.cuda.memory import allocating
+from tensorfold.adapters.cuda.passes import padded
+from tensorfold.adapters.cuda.plans import kept, plan_window
+from tensorfold.adapters.cuda.tickets import Launched, LaunchedWindow
+from tensorfold.application.asked import check_asked, check_ids
+from tensorfold.application.ports.target_model import (
+    CapacityError,
+    Chain,
+    Draws,
+    Lane,
+    LaneImage,
+    Lattice,
+    ModelCosts,
+    ModelIdentity,
+    ModelLimits,
+    Path,
+    ProposeSpec,
+    RoundBatch,
+    Span,
+    Ticket,
+)
+
+
+class CudaModel:
+    """One loaded model; `parts` are its decoder, passes and pools, `limits` and `costs` what the load check found."""
+
+    def __init__(self, parts: EngineParts, identity: ModelIdentity, limits: ModelLimits, costs: ModelCosts) -> None:
+        self.parts = parts
+        self._identity, self._limits, self._costs = identity, limits, costs
+        self._numbers = itertools.count(1)
+        self._lanes: dict[Lane, LaneEntry] = {}
+        self._heads: dict[Lane, Any] = {}
+        self._busy: dict[Lane, int] = {}
+        self._launches: dict[int, Launched] = {}
+        self._prefills: set[int] = set()
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """The engine that replies are exact against."""
+        return self._identity
+
+    @property
+    def limits(self) -> ModelLimits:
+        """Capacities and what the load check allows."""
+        return self._limits
+
+    @property
+    def costs(self) -> ModelCosts:
+        """Times measured at load."""
+        return self._costs
+
+    # -- lanes ---------------------------------------------------------------------------------------------------
+
+    @allocating
+    def open(self, capacity: int) -> Lane:
+        """A fresh lane. Raises CapacityError for more tokens than the context, or when slots or pages are short."""
+        self._require_window(capacity)
+        try:
+            entry = self.parts.open(capacity)
+        except NoRoomError as short:
+            raise self._full(short) from None
+        lane = self._add(entry)
+        if self.parts.head is not None:
+            self._heads[lane] = self.parts.head.open(entry)
+        return lane
+
+    def close(self, lane: Lane) -> None:
+        """Free a lane; rows of a launch not yet kept go with it. Raises KeyError for an unknown lane."""
+        self.parts.book.close(self._lanes.pop(lane))
+        self._heads.pop(lane, None)
+        self._busy.pop(lane, None)
+
+    @allocating
+    def fork(self, lane: Lane) -> Lane:
+        """A second lane with the same committed state, which holds no slot until it takes part in a launch."""
+        entry = self._settled(lane)
+        try:
+            other = self.parts.keep(entry)
+        except NoRoomError as short:
+            raise self._full(short) from None
+        made = self._add(other)
+        if (head := self._heads.get(lane)) is not None:
+            self._heads[made] = head.fork(other)
+        return made
+
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        """A lane of `capacity` tokens behind what a fork holds, which stays as it is."""
+        entry = self._settled(lane)
+        self._require_window(capacity)
+        try:
+            woken = self.parts.resume(entry, capacity)
+        except NoRoomError as short:
+            raise self._full(short) from None
+        made = self._add(woken)
+        if (head := self._heads.get(lane)) is not None:
+            self._heads[made] = head.fork(woken)
+        return made
+
+    def lanes(self) -> tuple[Lane, ...]:
+        """Every open lane."""
+        return tuple(self._lanes)
+
+    def _add(self, entry: LaneEntry) -> Lane:
+        lane = next(self._numbers)
+        self._lanes[lane] = entry
+        return lane
+
+    def _require_window(self, capacity: int) -> None:
+        if not 0 < capacity <= self._limits.context:
+            raise CapacityError(
+                f"A lane of {capacity} tokens was asked for; the window holds {self._limits.context}: "
+                "`--context` sets it at startup."
+            )
+
+    def _full(self, short: NoRoomError) -> CapacityError:
+        return CapacityError(f"No lane can be had now: {short}; `--parallel` sets how many streams may run.")
+
+    def _settled(self, lane: Lane) -> LaneEntry:
+        entry = self._lanes[lane]
+        if lane in self._busy:
+            raise ValueError(f"lane {lane} has a launch that was neither kept nor discarded")
+        return entry
+
+    def _awake(self, lane: Lane) -> LaneEntry:
+        """The entry of a lane that takes part in launches; a fork gets its slot now. Raises CapacityError."""
+        entry = self._settled(lane)
+        if entry.slot >= 0:
+            return entry
+        try:
+            woken = self.parts.resume(entry, max(entry.capacity, entry.length + 1))
+        except NoRoomError as short:
+            raise self._full(short) from None
+        if (head := self._heads.get(lane)) is not None:
+            self._heads[lane] = head.fork(woken)
+        self.parts.book.close(entry)
+        self._lanes[lane] = woken
+        return woken
+
+    # -- prompts -------------------------------------------------------------------------------------------------
+
+    @allocating
+    def prefill(self, lane: Lane, ids: NDArray[np.int64], span: Span) -> Ticket:
+        """Absorb a span of the prompt."""
+        entry = self._awake(lane)
+        if not entry.length == span.start < span.stop <= min(len(ids), entry.capacity):
+            raise ValueError(
+                f"span {span.start}..{span.stop} of {len(ids)} ids on a lane of {entry.capacity} "
+                f"that absorbed {entry.length}"
+            )
+        part = np.asarray(ids[span.start : span.stop], np.int64)
+        check_ids(int(part.min()), int(part.max()), self._limits.vocabulary)
+        taps = self.parts.prompt(entry, part)
+        self._absorb(lane, tuple(part.tolist()), taps)
+        ticket = Ticket(next(self._numbers), len(part))
+        self._prefills.add(ticket.id)
+        return ticket
+
+    def _absorb(self, lane: Lane, tokens: tuple[int, ...], taps: dict[int, Any]) -> None:
+        head = self._heads.get(lane)
+        if head is None:
+            return
+        try:
+            head.absorb(tokens, taps)
+        except Exception:
+            # What a head cannot take in costs its drafts on this lane and nothing else.
+            del self._heads[lane]
+
+    # -- rounds --------------------------------------------------------------------------------------------------
+
+    @allocating
+    def launch(self, batch: RoundBatch) -> Ticket:
+        """Queue the rows of a round. Raises ValueError, before any row is run, for a batch the limits do not allow."""
+        if not batch.windows or batch.rows > self._limits.batch_rows:
+            raise ValueError(f"a launch of {batch.rows} rows; 1 to {self._limits.batch_rows} may share one")
+        if len({asked.lane for asked in batch.windows}) != len(batch.windows):
+            raise ValueError("a lane stands twice in one launch")
+        windows, start = [], 0
+        for asked in batch.windows:
+            entry = self._settled(asked.lane)
+            check_asked(asked, entry.length, self._limits)
+            if entry.length + max(asked.window.depths()) >= entry.capacity:
+                raise ValueError(f"lane {asked.lane} can absorb {entry.capacity} tokens, a row stands past them")
+            entry = self._awake(asked.lane)
+            planned = plan_window(entry, asked.window, self.parts.room.width)
+            windows.append(LaunchedWindow(asked.lane, entry, asked, planned, start))
+            start += len(asked.window)
+        return self._launched(tuple(windows), batch.rows)
+
+    def _launched(self, windows: tuple[LaunchedWindow, ...], rows: int) -> Ticket:
+        draws = [draw for window in windows for draw in window.draws()]
+        planned = [window.planned for window in windows]
+        run = self.parts.passes(padded(rows))
+        draws += [None] * (padded(rows) - rows)
+        if self._launches:
+            # Another launch is not settled, and a graph's results hold only until its next replay.
+            run.eager(planned, draws, self.parts.book)
+        else:
+            run.run(planned, draws, self.parts.book)
+        audited = any(window.asked.audit for window in windows)
+        tokens, copied = self.parts.to_host(run.tokens)
+        launched = Launched(windows, dict(run.taps), tokens, copied, run.logits if audited else None)
+        for window in windows:
+            window.entry.replay = ()  # the launch commits it
+            window.entry.window = window.planned.ring
+        ticket = Ticket(next(self._numbers), rows)
+        self._launches[ticket.id] = launched
+        self._busy.update((window.lane, ticket.id) for window in windows)
+        return ticket
+
+    @allocating
+    def collect(self, ticket: Ticket) -> Draws:
+        """Wait for a launch's draws; none for a prefill's ticket. Raises ValueError for a ticket collected before."""
+        if ticket.id in self._prefills:
+            self._prefills.remove(ticket.id)
+            self.parts.wait()
+            return Draws(())
+        launch = self._launches.get(ticket.id)
+        if launch is None or launch.collected:
+            raise ValueError(f"ticket {ticket.id} has nothing to collect")
+        return launch.collect()
+
+    @allocating
+    def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
+        """Commit exactly the rows of each path. Raises ValueError, changing nothing, for paths that do not fit."""
+        launch = self._launches.get(ticket.id)
+        if launch is None or not launch.collected or len(paths) != len(launch.windows):
+            raise ValueError(f"ticket {ticket.id} cannot keep {len(paths)} paths: settled, not collected, or of others")
+        for window, path in zip(launch.windows, paths, strict=True):
+            window.check_path(path)
+            if path and self._busy.get(window.lane) != ticket.id:
+                raise ValueError(f"lane {window.lane} is closed, its rows cannot stay")
+        del self._launches[ticket.id]
+        moves: list[tuple[int, int, int]] = []
+        for window, path in zip(launch.windows, paths, strict=True):
+            if self._busy.get(window.lane) != ticket.id:
+                continue
+            del self._busy[window.lane]
+            entry = window.entry
+            moved = kept(entry, window.planned, path, chain=window.asked.window.is_chain)
+            moves += [(entry.slot, source, target) for source, target in moved]
+        if moves:
+            self.parts.move(moves)
+        for window, path in zip(launch.windows, paths, strict=True):
+            if path and window.lane in self._heads:
+                rows = [window.start + row for row in path]
+                taps = {layer: self.parts.picked(stream, rows) for layer, stream in launch.taps.items()}
+                self._absorb(window.lane, tuple(window.asked.window.tokens[row] for row in path), taps)
+
+    def discard(self, ticket: Ticket) -> None:
+        """Forget a launch as if it had not been made. Raises ValueError for one that was kept or discarded."""
+        launch = self._launches.pop(ticket.id, None)
+        if launch is None:
+            raise ValueError(f"ticket {ticket.id} has nothing to discard")
+        for window in launch.windows:
+            if self._busy.get(window.lane) == ticket.id:
+                window.entry.window = ()
+                del self._busy[window.lane]
+
+    @allocating
+    def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
+        """Drafts of the head for each lane; None where the lane has no head or nothing was absorbed yet."""
+        return [self._propose(spec) for spec in specs]
+
+    def _propose(self, spec: ProposeSpec) -> Chain | Lattice | None:
+        self._settled(spec.lane)
+        head, own = self.parts.head, self._heads.get(spec.lane)
+        if head is None or own is None:
+            return None
+        check_ids(spec.pending, spec.pending, self._limits.vocabulary)
+        if not 0 < spec.depth <= head.limits.most:
+            raise ValueError(f"{spec.depth} drafts asked of a head that makes 1 to {head.limits.most}")
+        proposed: Chain | Lattice | None = own.propose(spec)
+        return proposed
+
+    # -- images --------------------------------------------------------------------------------------------------
+
+    @allocating
+    def export(self, lane: Lane) -> LaneImage:
+        """A lane's committed state in host memory."""
+        return self.parts.image(self._settled(lane), self._heads.get(lane), self._identity)
+
+    @allocating
+    def restore(self, image: LaneImage, capacity: int) -> Lane:
+        """A lane with an exported state. Raises ValueError for another engine's image, CapacityError for no room."""
+        self._require_window(capacity)
+        self.parts.check_image(image, self._identity)
+        if image.length > capacity:
+            raise CapacityError(f"An image of {image.length} tokens does not fit a lane of {capacity}.")
+        lane = self.open(capacity)
+        try:
+            if not self.parts.load_image(image, self._lanes[lane], self._heads.get(lane)):
+                self._heads.pop(lane, None)
+        except BaseException:
+            self.close(lane)
+            raise
+        return lane
+
+    def shutdown(self) -> None:
+        """Free every lane, launch and pool."""
+        self._lanes.clear()
+        self._heads.clear()
+        self._busy.clear()
+        self._launches.clear()
+        self._prefills.clear()
+        self.parts.close()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
