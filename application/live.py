@@ -86,6 +86,11 @@ class Live:
         """Tokens in the lane, or that it had when it was given up."""
         return max(self.filled, self.stream.absorbed)
 
+    @property
+    def behind(self) -> int:
+        """Those of them that the lane lacks still, since they are being read again."""
+        return self.held - self.filled if self.to_fill > 0 and not self.dropped else 0
+
     def count(self, source: str, drafted: int, kept: int) -> None:
         """Add one verified window's drafts."""
         pair = self.drafts.setdefault(source, [0, 0])

@@ -581,7 +581,9 @@ def _stake(running: Running) -> Stake:
     live, stream = running.live, running.live.stream
     whole = running.generation.request.max_tokens is not None
     prompt = len(stream.prompt)
-    return Stake(live.index, live.held, prompt, prompt + stream.max_tokens, whole, not live.dropped)
+    return Stake(
+        live.index, live.held, prompt, prompt + stream.max_tokens, whole, lane=not live.dropped, behind=live.behind
+    )
 
 
 def _ask(generation: Generation, stream: Stream) -> Stake:

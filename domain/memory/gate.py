@@ -21,7 +21,8 @@ class Stake:
     """One stream's claim. Older streams have a lower `index`.
 
     `tokens` stand in its lane, or would if it had its `lane`; `prompt` and `capacity` (prompt and reply limit) are its
-    own. `whole`: the reply limit was asked for, so all of it is kept free, else its next `ahead` tokens.
+    own. `whole`: the reply limit was asked for, so all of it is kept free, else its next `ahead` tokens. The lane of a
+    stream that is read again lacks `behind` of its tokens still.
     """
 
     index: int
@@ -31,6 +32,7 @@ class Stake:
     whole: bool
     lane: bool = True
     ahead: int = AHEAD
+    behind: int = 0
 
     def reserved(self, times: int = 1) -> int:
         """Tokens that it counts with while it runs, with so many `times` those ahead."""
@@ -108,7 +110,7 @@ def needed(memory: MemoryPlan, running: Sequence[Stake], held: Sequence[Stake] =
 
 def held_bytes(memory: MemoryPlan, streams: Sequence[Stake]) -> int:
     """Bytes of the lanes as they stand."""
-    return sum(memory.lane(stake.tokens, stake.capacity) for stake in streams if stake.lane)
+    return sum(memory.lane(stake.tokens - stake.behind, stake.capacity) for stake in streams if stake.lane)
 
 
 def _without_lanes(memory: MemoryPlan, room: int, held: list[Stake]) -> Gate:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorfold.application.admission import MemoryAdmission, Retained
+from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.domain.memory.budgets import RESERVE, Budget
 from tensorfold.domain.memory.plan import Footprint, MemoryPlan
@@ -29,6 +30,14 @@ def plan_of(rows: int, *, work_rows: int = 8) -> MemoryPlan:
     work = Work(work_rows * ROW, 0, 0, 0)
     budget = Budget(RESERVE + WEIGHTS + (rows + work_rows) * ROW, "a test's", 0)
     return MemoryPlan(budget, Footprint(WEIGHTS, state, work, 16))
+
+
+def within(inner: TargetModel, rows: int, *, ahead: int = 16) -> tuple[MeteredModel, MemoryAdmission]:
+    """A model in an allocator with room for `rows` rows, and who admits to it."""
+    plan, memory = plan_of(rows), FakeMemory()
+    admission = MemoryAdmission(plan, memory, ahead=ahead)
+    admission.begin()
+    return MeteredModel(inner, plan, memory), admission
 
 
 @dataclass

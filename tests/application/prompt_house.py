@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tensorfold.application.admission import MemoryAdmission
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
@@ -79,19 +80,29 @@ def keeping(
     clock: Clock | None = None,
     recorder: Recorder | None = None,
     on_landed: Callable[[float], None] = lambda gap_s: None,
+    admission: MemoryAdmission | None = None,
 ) -> Iterator[Kept]:
-    """A server that keeps `budget` bytes; checked for leftovers at the end."""
+    """A server that keeps `budget` bytes, as far as `admission` leaves it them; checked for leftovers at the end."""
     settings, counters, lines = settings or EngineSettings(), Counters(), list[str]()
     used = clock or MachineClock()
 
     def load() -> tuple[Engine, StreamFactory]:
         engine = Engine(model, settings, used, sources=(CopySourceFactory(),), counters=counters, log=lines.append)
         engine.prompts = PromptCache(model, rule, budget, slots=slots, shelf=shelf, log=lines.append)
+        if admission is not None:
+            admission.retained = engine.prompts
         table = TokenBytes(BYTE_IDS)
         return engine, StreamFactory(context=4096, max_tokens=64, stop_ids=frozenset(), token_bytes=table)
 
     scheduler = Scheduler(
-        load, settings, used, counters=counters, log=lines.append, recorder=recorder, on_landed=on_landed
+        load,
+        settings,
+        used,
+        counters=counters,
+        log=lines.append,
+        recorder=recorder,
+        on_landed=on_landed,
+        admission=admission,
     )
     scheduler.start()
     scheduler.wait_ready()

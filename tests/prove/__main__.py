@@ -10,7 +10,7 @@ import time
 PARTS = {
     "core": [sys.executable, "-m", "tests.prove.core"],
     "recall": [sys.executable, "-m", "tests.prove.recall"],
-    "prompts": [sys.executable, "-m", "tests.prove.prompts"],
+    "conversations": [sys.executable, "-m", "tests.prove.conversations"],
     "grammar": [sys.executable, "-m", "tests.prove.grammar"],
     "parity": [sys.executable, "-m", "tests.adapters.mlx.parity.live"],
     "families_parity": [sys.executable, "-m", "tests.adapters.mlx.parity.families"],

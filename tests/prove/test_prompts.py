@@ -1,21 +1,26 @@
-"""The proof of kept prompts has teeth: each planted fault is caught, and without one it holds."""
+"""The proof of conversations has teeth: each planted fault is caught, and without one it holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tensorfold.application import snapshots
+from tensorfold.application.live import Live
 from tensorfold.application.replies import Landed
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.domain.prompts import chunks, retained
 from tensorfold.domain.prompts.chunks import ChunkPlan, slices
 from tensorfold.domain.scheduling.credit import DecodeCredit
 from tests.domain.prompts.prompts import prompt as laden
-from tests.prove.prompts import RULE, Cell, CellReport, failures, planned, shares
+from tests.prove import prompts
+from tests.prove.conversations import CELLS, failures
+from tests.prove.prompts import RULE, Cell, CellReport, planned
+from tests.prove.shares import shares
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -79,6 +84,23 @@ def replay_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lanes, "drop", drop)
 
 
+def paused_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A stream that gave its lane up and got one again takes no further part."""
+    real = Scheduler._unpark
+
+    def unpark(self: Scheduler, running: Any) -> None:
+        real(self, running)
+        self._forget(running)
+
+    patch.setattr(Scheduler, "_unpark", unpark)
+    patch.setattr(prompts, "_WAIT_S", 0.5)
+
+
+def lane_overrated(patch: pytest.MonkeyPatch) -> None:
+    """A lane that is read again counts as if it held all of its tokens already."""
+    patch.setattr(Live, "behind", 0)
+
+
 @pytest.mark.parametrize(
     ("plant", "cell"),
     [
@@ -86,7 +108,10 @@ def replay_forgotten(patch: pytest.MonkeyPatch) -> None:
         (chunks_forgotten, "sliced"),
         (off_by_one, "resumed"),
         (sent_twice, "preempted"),
+        (sent_twice, "paused"),
         (replay_forgotten, "preempted"),
+        (paused_forgotten, "paused"),
+        (lane_overrated, "paused"),
     ],
     ids=lambda value: value.__name__ if callable(value) else value,
 )
@@ -108,7 +133,7 @@ def test_replies_get_their_share_without_a_fault() -> None:
     assert not shares(2, 3)
 
 
-@pytest.mark.parametrize("cell", ["resumed", "restarted", "preempted", "sliced"])
+@pytest.mark.parametrize("cell", ["resumed", "restarted", "preempted", "paused", "sliced"])
 @pytest.mark.slow
 def test_a_short_proof_holds(cell: str) -> None:
     report = Cell(cell, 3).run(1_000)
@@ -117,8 +142,20 @@ def test_a_short_proof_holds(cell: str) -> None:
 
 
 def test_a_proof_that_saw_nothing_fails() -> None:
-    empty = [CellReport(cell) for cell in ("preempted", "restarted", "sliced")]
-    assert len(failures(empty, 100)) == 2 * 3 + 3
+    empty = [CellReport(cell) for cell in CELLS]
+    kept, special = 5, 4
+    assert len(CELLS) == 8 and len(failures(empty, 100, 1)) == len(CELLS) + kept + special + 1
+
+
+@pytest.mark.parametrize("short", CELLS)
+def test_a_proof_with_a_cell_that_is_short_or_left_out_fails(short: str) -> None:
+    whole = CellReport("", 100, spared=1, preempted=1, paused=1, dropped=1, left=1, loaded=1)
+    reports = [replace(whole, cell=cell) for cell in CELLS]
+    assert not failures(reports, 100, 800)
+    assert failures(reports, 100, 801) == ["800 tokens compared in all, 801 are needed"]
+    less = [replace(r, compared=99) if r.cell == short else r for r in reports]
+    assert failures(less, 100, 0) == [f"{short}: 99 tokens compared, 100 are needed"]
+    assert failures([r for r in reports if r.cell != short], 100, 0) == [f"{short}: nothing was run"]
 
 
 def test_the_proofs_planner_and_the_products_agree() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tensorfold.domain.memory.gate import AHEAD, Stake, admission, gate, needed
+from tensorfold.domain.memory.gate import AHEAD, Stake, admission, gate, held_bytes, needed
 from tests.benchmarks.memory_schedules import Tally, play
 from tests.domain.memory.plans import memory_plan
 
@@ -18,6 +20,13 @@ def test_a_named_reply_limit_counts_whole_and_another_with_its_next_tokens() -> 
     assert stake(0, 10, 9000).reserved() == 10 + AHEAD
     assert stake(0, 0, 9000, prompt=500).reserved() == 500 + AHEAD
     assert stake(0, 8999, 9000).reserved() == 9000
+
+
+def test_a_lane_that_is_read_again_is_held_as_far_as_it_was_read_and_counts_with_all_its_tokens() -> None:
+    memory = memory_plan(10_000)
+    whole, again = stake(0, 300, 9000), replace(stake(0, 300, 9000), behind=200)
+    assert held_bytes(memory, [again]) == memory.lane(100, 9000) < held_bytes(memory, [whole])
+    assert needed(memory, [again]) == needed(memory, [whole])
 
 
 def test_what_fits_beside_the_others_is_admitted_with_all_it_asked_for() -> None:
