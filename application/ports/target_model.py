@@ -274,6 +274,20 @@ class TargetModel(Protocol):
         ...
 
 
+class PromptEndModel(TargetModel, Protocol):
+    """A model whose limits say that it resumes from "prompt_end": states of prompts are kept as forks on its device.
+
+    A fork that takes part in no launch costs no lane: its state, and the keys that nothing else shares.
+    """
+
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        """A lane of `capacity` tokens with the state of another, which stays as it is.
+
+        Raises CapacityError when it cannot be had.
+        """
+        ...
+
+
 class CapacityError(Exception):
     """A lane or its memory cannot be had now; `message` is a sentence for the user."""
 

@@ -16,11 +16,25 @@ FREED = 8 * GIB
 
 
 @dataclass(frozen=True, slots=True)
+class Card:
+    """An NVIDIA card: bytes of it, those free now, and those of the machine's memory that are available now.
+
+    `unified`: card and processor share one memory, that of the machine.
+    """
+
+    total: int
+    free: int
+    available: int
+    unified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
-    """Bytes of RAM, and of the GPU's recommended working set; None where the processor computes."""
+    """Bytes of RAM, and of the GPU's recommended working set, None where the processor computes or a `card` does."""
 
     ram: int
     working_set: int | None = None
+    card: Card | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +42,20 @@ class Budget:
     """`process` bytes in all, and what bounds them in words; `cache` bounds freed buffers that are kept for reuse.
 
     `note` says what became of a limit that was asked for and does not hold; empty where there is nothing to say.
+    `reserve` bytes are kept back, for whom `kept_for` says.
     """
 
     process: int
     bound: str
     cache: int
     note: str = ""
+    reserve: int = RESERVE
+    kept_for: str = "for the rest of the process"
 
     @property
     def allocator(self) -> int:
         """Bytes for weights, lanes and work: the process less its reserve."""
-        return max(0, self.process - RESERVE)
+        return max(0, self.process - self.reserve)
 
 
 def budget(

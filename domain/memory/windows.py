@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tensorfold.domain.families.ops import IndexedAttention, Op, Rope
 from tensorfold.domain.families.plans import DecoderPlan, Parallel
-from tensorfold.domain.memory.budgets import RESERVE, gib
+from tensorfold.domain.memory.budgets import gib
 from tensorfold.domain.memory.plan import MemoryPlan
 
 STEP = 1024
@@ -118,7 +118,8 @@ def _budget(memory: MemoryPlan) -> str:
     """The budget, so that its reader can tell which figure to change."""
     budget = memory.budget
     raised = " in the environment" if budget.bound == LIMIT else ""
-    return f"a budget of {gib(budget.process)}, {budget.bound}{raised}, less {gib(RESERVE)} for the rest of the process"
+    kept = f"less {gib(budget.reserve)} {budget.kept_for}"
+    return f"a budget of {gib(budget.process)}, {budget.bound}{raised}, {kept}"
 
 
 def _ropes(plan: DecoderPlan) -> Iterator[Rope]:
