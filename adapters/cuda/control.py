@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
 from tensorfold.adapters.cuda.lane_book import LaneBook

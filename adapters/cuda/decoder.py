@@ -6,10 +6,8 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
-
-import torch
 
 from tensorfold.adapters.cuda.assembly import Assembly, Block
 from tensorfold.adapters.cuda.blocks.embedding import EmbeddingBlock
@@ -78,7 +76,8 @@ def build_layers(assembly: Assembly, layers: tuple[Layer, ...], root: str) -> li
         row = []
         for sublayer in layer:
             path = f"{root}.{index}.{sublayer.name}"
-            assert sublayer.pre_norm is not None and not isinstance(sublayer.op, Parallel)
+            assert sublayer.pre_norm is not None
+            assert not isinstance(sublayer.op, Parallel)
             norm = NormBlock(assembly, sublayer.pre_norm, f"{path}.pre_norm")
             row.append(SublayerBlock(assembly, norm, build(assembly, sublayer.op, path)))
         made.append(row)
@@ -101,5 +100,3 @@ def unbuilt(plan: DecoderPlan) -> Iterator[str]:
         yield "several residual streams"
     if plan.readout.form != "norm":
         yield f"a {plan.readout.form} readout"
-
-

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
 from tensorfold.adapters.cuda.assembly import Assembly
@@ -47,9 +47,7 @@ class EngineParts:
         if rows not in self._passes:
             control = ControlBlock(self.room, rows, self.table.device, self._device)
             sampler = Sampler(rows, self.decoder.plan.head.vocabulary, self._device)
-            self._passes[rows] = Pass(
-                self.decoder, sampler, control, self.taps, self._graph_pool, graphs=self.graphs
-            )
+            self._passes[rows] = Pass(self.decoder, sampler, control, self.taps, self._graph_pool, graphs=self.graphs)
         return self._passes[rows]
 
     def _graph_pool(self) -> Any:
@@ -183,5 +181,3 @@ class EngineParts:
         """Drop graphs and passes."""
         self._passes.clear()
         self._pool = None
-
-

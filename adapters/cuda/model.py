@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
 from tensorfold.adapters.cuda.engine_parts import EngineParts

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.control import ControlBlock
 from tensorfold.adapters.cuda.decoder import Decoder, Taps

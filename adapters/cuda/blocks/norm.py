@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.domain.families.ops import Norm
