@@ -153,7 +153,7 @@ class EngineParts:
             leave=tuple(leave),
         )
         _, taps = self.decoder.prompt(chunk, self.taps)
-        entry.committed, entry.spare = entry.spare, entry.committed
+        entry.rotate()
         entry.length += count
         entry.last = last
         return taps

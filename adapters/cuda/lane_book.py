@@ -8,10 +8,10 @@ leaves changes here only when its rows are kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorfold.adapters.cuda.rows import CONV_PAST, PAGE
-from tensorfold.domain.memory.cuda_holding import Room
+from tensorfold.domain.memory.cuda_holding import STATES, Room
 
 NO_ROWS = (-1,) * CONV_PAST
 
@@ -24,8 +24,9 @@ class NoRoomError(Exception):
 class LaneEntry:
     """What one lane holds.
 
-    `slot` is its place among the rows of launches, -1 for a kept state that takes part in none. `committed` and
-    `spare` are state places (`spare` -1 without a slot). `last`: flat ring rows of the last inputs, oldest first, -1
+    `slot` is its place among the rows of launches, -1 for a kept state that takes part in none. `places` are state
+    places: the committed one, the one that a launch leaves its state in, and the one for a launch ahead of that; a kept
+    state has only the first. `last`: flat ring rows of the last inputs, oldest first, -1
     for none. `replay`: flat ring rows kept but not in the committed state yet. `window`: flat ring rows of the launch
     in flight. `own` are the flat ring rows it may use.
     """
@@ -33,13 +34,33 @@ class LaneEntry:
     slot: int
     capacity: int
     own: range
-    committed: int
-    spare: int
+    places: tuple[int, ...]
     pages: list[int] = field(default_factory=list)
     length: int = 0
     last: tuple[int, ...] = NO_ROWS
     replay: tuple[int, ...] = ()
     window: tuple[int, ...] = ()
+
+    @property
+    def committed(self) -> int:
+        """The place of the committed state."""
+        return self.places[0]
+
+    @property
+    def spare(self) -> int:
+        """The place that a launch leaves its state in."""
+        return self.places[1]
+
+    def rotate(self) -> None:
+        """What a launch left becomes the committed state."""
+        self.places = (*self.places[1:], self.places[0])
+
+    def ahead(self, rows: Sequence[int]) -> LaneEntry:
+        """The lane as it will stand when all `rows` of a launched chain are kept."""
+        places = (*self.places[1:], self.places[0])
+        return replace(
+            self, places=places, length=self.length + len(rows), last=self.advanced(rows), replay=(), window=()
+        )
 
     def free_rows(self, count: int) -> tuple[int, ...]:
         """Flat ring rows that nothing reads any more."""
@@ -63,8 +84,7 @@ class LaneBook:
             room.lanes - 1,
             PAGE,
             self._ring(room.lanes - 1),
-            2 * (room.lanes - 1),
-            2 * (room.lanes - 1) + 1,
+            self._places(room.lanes - 1),
             [room.pages - 1],
         )
         self._slots = list(range(room.lanes - 2, -1, -1))
@@ -90,6 +110,9 @@ class LaneBook:
     def _ring(self, slot: int) -> range:
         return range(slot * self.room.ring, (slot + 1) * self.room.ring)
 
+    def _places(self, slot: int) -> tuple[int, ...]:
+        return tuple(range(STATES * slot, STATES * (slot + 1)))
+
     def open(self, capacity: int) -> LaneEntry:
         """A lane for `capacity` tokens, with pages for all of them and a window. Raises NoRoomError."""
         pages = -(-(capacity + self.room.width) // PAGE)
@@ -98,7 +121,7 @@ class LaneBook:
         if pages > len(self._pages):
             raise NoRoomError(f"{pages} pages are needed and {len(self._pages)} are free")
         slot = self._slots.pop()
-        entry = LaneEntry(slot, capacity, self._ring(slot), 2 * slot, 2 * slot + 1)
+        entry = LaneEntry(slot, capacity, self._ring(slot), self._places(slot))
         entry.pages = [self._take() for _ in range(pages)]
         return entry
 
@@ -117,7 +140,7 @@ class LaneBook:
         if entry.slot >= 0:
             self._slots.append(entry.slot)
         else:
-            self._kept.append(entry.committed - 2 * self.room.lanes)
+            self._kept.append(entry.committed - STATES * self.room.lanes)
 
     def keep(self, entry: LaneEntry) -> tuple[LaneEntry, list[tuple[int, int]]]:
         """A kept state of a lane's committed tokens, and the pages to copy for it: (from, to).
@@ -130,8 +153,8 @@ class LaneBook:
             raise NoRoomError("no room for another kept state")
         number = self._kept.pop()
         start = self.room.lanes * self.room.ring + CONV_PAST * number
-        place = 2 * self.room.lanes + number
-        kept = LaneEntry(-1, entry.length, range(start, start + CONV_PAST), place, -1)
+        place = STATES * self.room.lanes + number
+        kept = LaneEntry(-1, entry.length, range(start, start + CONV_PAST), (place,))
         return kept, self._share(entry, kept, whole, rest)
 
     def resume(self, kept: LaneEntry, capacity: int) -> tuple[LaneEntry, list[tuple[int, int]]]:
@@ -141,7 +164,7 @@ class LaneBook:
         if not self._slots or pages - whole > len(self._pages):
             raise NoRoomError("no room for a lane behind a kept state")
         slot = self._slots.pop()
-        entry = LaneEntry(slot, capacity, self._ring(slot), 2 * slot, 2 * slot + 1)
+        entry = LaneEntry(slot, capacity, self._ring(slot), self._places(slot))
         copies = self._share(kept, entry, whole, rest)
         entry.pages += [self._take() for _ in range(pages - len(entry.pages))]
         return entry, copies

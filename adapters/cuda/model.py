@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from numpy.typing import NDArray
 
 from tensorfold.adapters.cuda.engine_parts import EngineParts
 from tensorfold.adapters.cuda.lane_book import LaneEntry, NoRoomError
+from tensorfold.adapters.cuda.lookahead import Ahead, Habits
 from tensorfold.adapters.cuda.memory import allocating
 from tensorfold.adapters.cuda.passes import padded
 from tensorfold.adapters.cuda.plans import kept, plan_window
-from tensorfold.adapters.cuda.tickets import Launched, LaunchedWindow
+from tensorfold.adapters.cuda.tickets import Launched, LaunchedWindow, drawn_after
 from tensorfold.application.asked import check_asked, check_ids
 from tensorfold.application.ports.target_model import (
     CapacityError,
@@ -38,6 +40,7 @@ from tensorfold.application.ports.target_model import (
     Span,
     Ticket,
 )
+from tensorfold.domain.windows import chain
 
 
 class CudaModel:
@@ -52,6 +55,8 @@ class CudaModel:
         self._busy: dict[Lane, int] = {}
         self._launches: dict[int, Launched] = {}
         self._prefills: set[int] = set()
+        self._habits = Habits()
+        self._ahead: Ahead | None = None
 
     @property
     def identity(self) -> ModelIdentity:
@@ -203,28 +208,58 @@ class CudaModel:
             planned = plan_window(entry, asked.window, self.parts.room.width)
             windows.append(LaunchedWindow(asked.lane, entry, asked, planned, start))
             start += len(asked.window)
-        return self._launched(tuple(windows), batch.rows)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.is_asked(batch):
+            launched = replace(ahead.launched, windows=tuple(windows))
+        else:
+            launched = self._run(tuple(windows), batch.rows)
+        ticket = Ticket(next(self._numbers), batch.rows)
+        alone = not self._launches
+        self._launches[ticket.id] = launched
+        self._busy.update((window.lane, ticket.id) for window in windows)
+        if self._habits.note(batch) and alone:
+            try:
+                self._look_ahead(launched, batch.rows)
+            except Exception:
+                # What only hides time may not end a round; a fault of the device shows when its draws are collected.
+                self._ahead = None
+        return ticket
 
-    def _launched(self, windows: tuple[LaunchedWindow, ...], rows: int) -> Ticket:
-        draws = [draw for window in windows for draw in window.draws()]
+    def _run(self, windows: tuple[LaunchedWindow, ...], rows: int) -> Launched:
+        draws = [draw for window in windows for draw in window.draws()] + [None] * (padded(rows) - rows)
         planned = [window.planned for window in windows]
         run = self.parts.passes(padded(rows))
-        draws += [None] * (padded(rows) - rows)
         if self._launches:
             # Another launch is not settled, and a graph's results hold only until its next replay.
             run.eager(planned, draws, self.parts.book)
         else:
             run.run(planned, draws, self.parts.book)
-        audited = any(window.asked.audit for window in windows)
-        tokens, copied = self.parts.to_host(run.tokens)
-        launched = Launched(windows, dict(run.taps), tokens, copied, run.logits if audited else None)
         for window in windows:
             window.entry.replay = ()  # the launch commits it
-            window.entry.window = window.planned.ring
-        ticket = Ticket(next(self._numbers), rows)
-        self._launches[ticket.id] = launched
-        self._busy.update((window.lane, ticket.id) for window in windows)
-        return ticket
+        audited = any(window.asked.audit for window in windows)
+        return Launched(
+            windows, dict(run.taps), run.tokens, *self.parts.to_host(run.tokens), run.logits if audited else None
+        )
+
+    def _look_ahead(self, launched: Launched, rows: int) -> None:
+        """Queue the next row of every lane, if all of them can take one."""
+        if any(w.entry.length + 1 >= w.entry.capacity for w in launched.windows):
+            return
+        planned = [
+            plan_window(w.entry.ahead(w.planned.ring), chain(0), self.parts.room.width) for w in launched.windows
+        ]
+        draws = [drawn_after(window) for window in launched.windows]
+        run = self.parts.passes(padded(rows))
+        if self._heads:
+            # The head reads them when rows are kept, behind the run that is queued now.
+            launched.taps = {layer: rows.clone() for layer, rows in launched.taps.items()}
+        run.run(planned, [*draws, *[None] * (padded(rows) - rows)], self.parts.book, launched.drawn[:rows])
+        windows = tuple(
+            LaunchedWindow(w.lane, w.entry, w.asked, plan, w.start)
+            for w, plan in zip(launched.windows, planned, strict=True)
+        )
+        queued = Launched(windows, dict(run.taps), run.tokens, *self.parts.to_host(run.tokens))
+        self._ahead = Ahead(launched, planned, queued)
 
     @allocating
     def collect(self, ticket: Ticket) -> Draws:
@@ -321,6 +356,7 @@ class CudaModel:
         self._busy.clear()
         self._launches.clear()
         self._prefills.clear()
+        self._ahead = None
         self.parts.close()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -58,9 +58,20 @@ class Pass:
         """Whether there is a graph."""
         return self._graph is not None
 
-    def run(self, planned: Sequence[PlannedRows], draws: Sequence[RowDraw | None], book: LaneBook) -> None:
-        """Queue the rows of a launch; `draws` has one entry for each of them, None where none is drawn."""
+    def run(
+        self,
+        planned: Sequence[PlannedRows],
+        draws: Sequence[RowDraw | None],
+        book: LaneBook,
+        drawn: Tensor | None = None,
+    ) -> None:
+        """Queue the rows of a launch; `draws` has one entry for each of them, None where none is drawn.
+
+        With `drawn` the tokens of the first rows are those on the device, not the plan's.
+        """
         self._control.send(planned, book)
+        if drawn is not None:
+            self._control.rows.ids[: len(drawn)].copy_(drawn)
         self._sampler.send(draws)
         if self._graph is not None:
             self._graph.replay()

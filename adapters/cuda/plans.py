@@ -106,7 +106,7 @@ def kept(entry: LaneEntry, planned: PlannedRows, path: Sequence[int], *, chain: 
     """
     rows = tuple(planned.ring[row] for row in path)
     if chain and path and len(path) == len(planned.tokens):
-        entry.committed, entry.spare = entry.spare, entry.committed
+        entry.rotate()
         entry.replay = ()
     else:
         entry.replay = rows

@@ -51,10 +51,14 @@ class LaunchedWindow:
 
 @dataclass(slots=True)
 class Launched:
-    """`tokens` is the host's copy, whole once `copied` is over; `logits` are kept where a window is audited."""
+    """`drawn` int32 [R] lie on the device until the next run; `tokens` is the host's copy, whole once `copied` is over.
+
+    `logits` are kept where a window is audited.
+    """
 
     windows: tuple[LaunchedWindow, ...]
     taps: dict[int, Any]
+    drawn: Any
     tokens: Any
     copied: Any
     logits: Any = None
@@ -85,6 +89,11 @@ class Launched:
             own = rows[window.start + forced : window.start + window.rows]
             prints.append([0] * forced + [_digest(row) for row in own] if window.asked.audit else None)
         return tuple(prints)
+
+
+def drawn_after(window: LaunchedWindow) -> RowDraw:
+    """The draw of the row behind a window of one row."""
+    return RowDraw(int(window.planned.positions[-1]) + 2, window.asked.sampling, None)
 
 
 def _digest(row: NDArray[np.float32]) -> int:

@@ -14,8 +14,8 @@ TAIL = 3
 """Inputs before a row that a convolution reads."""
 _WIDE, _NARROW, _MANY_STREAMS = 64, 16, 8
 _LEAST_ROWS = 64
-_STATES = 2
-"""Places a lane has for its recurrent states: the committed one, and the one a launch leaves."""
+STATES = 3
+"""Places a lane has for its recurrent states: the committed one, the one a launch leaves, and one for a launch ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Room:
 
     `lanes` are lane slots, the last of which is nobody's (rows that pad a launch belong to it). `pages` are pages of
     512 positions, the last of which is nobody's; a lane of the whole context takes `pages_per_lane`. `ring` are the
-    rows of a lane's rings, `places` the recurrent states there is room for: two a lane, then one for each kept prompt
+    rows of a lane's rings, `places` the recurrent states there is room for: three a lane, then one for each kept prompt
     end. `width` is the widest window of a lane, `rows` are the most rows of one launch.
     """
 
@@ -39,7 +39,7 @@ class Room:
     @property
     def kept(self) -> int:
         """Prompt ends that may be kept beside the lanes."""
-        return self.places - _STATES * self.lanes
+        return self.places - STATES * self.lanes
 
     @property
     def ring_rows(self) -> int:
@@ -74,7 +74,7 @@ def room(streams: int, context: int, kept: int = 0, pages: int | None = None) ->
         lanes=lanes,
         pages=streams * each + 1 if pages is None else pages,
         ring=TAIL + 2 * width,
-        places=_STATES * lanes + kept,
+        places=STATES * lanes + kept,
         width=width,
         rows=max(_LEAST_ROWS, streams),
         pages_per_lane=each,

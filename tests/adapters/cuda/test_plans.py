@@ -193,7 +193,7 @@ def _prompt(
     for place, token in enumerate(tokens, start=entry.length):
         device.keys[entry.pages[place // PAGE], place % PAGE] = token
     device.states[entry.spare] = (*device.states[entry.committed], *tokens)
-    entry.committed, entry.spare = entry.spare, entry.committed
+    entry.rotate()
     entry.length += count
     entry.last = last
     lanes[at] = (entry, (*history, *tokens))
@@ -203,9 +203,9 @@ def test_a_kept_chain_needs_no_replay_and_a_cut_one_does() -> None:
     book = LaneBook(room(1, 1000))
     entry = book.open(100)
     planned = plan_window(entry, chain(1, [2, 3]), 64)
-    before = (entry.committed, entry.spare)
+    before = entry.places
     assert kept(entry, planned, (0, 1, 2), chain=True) == []
-    assert (entry.committed, entry.spare) == before[::-1] and entry.replay == () and entry.length == 3
+    assert entry.places == (*before[1:], before[0]) and entry.replay == () and entry.length == 3
     planned = plan_window(entry, chain(4, [5, 6]), 64)
     kept(entry, planned, (0, 1), chain=True)
     assert entry.replay == planned.ring[:2] and entry.length == 5
