@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tensorfold.application.memory_figures import MemoryFigures
 from tensorfold.application.ports.machine import MemoryRuntime
 from tensorfold.domain.memory.budgets import gib
 from tensorfold.domain.memory.gate import AHEAD, Gate, Stake, admission, gate, held_bytes, needed
@@ -65,6 +66,13 @@ class AdmissionControl(Protocol):
 
     def release(self) -> None:
         """Hand freed buffers back: the server is idle, or an allocation failed."""
+        ...
+
+    def figures(self, streams: Sequence[Stake], paused: Sequence[Stake] = ()) -> MemoryFigures | None:
+        """What memory comes to while `streams` run and others are `paused`; None where nothing is known of it.
+
+        Any thread may ask.
+        """
         ...
 
 
@@ -128,6 +136,10 @@ class Unlimited:
     def release(self) -> None:
         """Nothing is held."""
 
+    def figures(self, streams: Sequence[Stake], paused: Sequence[Stake] = ()) -> MemoryFigures | None:
+        """Nothing is known."""
+        return None
+
 
 class MemoryAdmission:
     """Admission within a plan's budget.
@@ -189,6 +201,21 @@ class MemoryAdmission:
     def release(self) -> None:
         """Hand freed buffers back."""
         self._runtime.release()
+
+    def figures(self, streams: Sequence[Stake], paused: Sequence[Stake] = ()) -> MemoryFigures | None:
+        """As the port says."""
+        plan, runtime = self.plan, self._runtime
+        running, held = [self._counted(stake) for stake in streams if stake.lane], [s for s in paused if s.lane]
+        return MemoryFigures(
+            budget=plan.budget.process,
+            model=plan.budget.allocator,
+            weights=plan.footprint.weights,
+            reserved=needed(plan, running, [*running, *held]),
+            kept=self.retained.held(),
+            active=runtime.active(),
+            cached=runtime.cached(),
+            peak=runtime.peak(),
+        )
 
     def _counted(self, stake: Stake) -> Stake:
         return stake if stake.ahead == self._ahead else replace(stake, ahead=self._ahead)

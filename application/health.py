@@ -59,8 +59,15 @@ class HealthService:
             "rounds_total": c.rounds,
             "drafted_total": c.drafted_total,
             "accepted_total": c.kept_total,
-            "streams": {"decoding": decoding, "prefilling": filling, "max": self._scheduler.parallel},
+            "streams": {
+                "decoding": decoding,
+                "prefilling": filling,
+                "paused": self._scheduler.paused(),
+                "max": self._scheduler.parallel,
+            },
         }
+        if (memory := self._scheduler.memory()) is not None:
+            figures["memory"] = {f"{name}_bytes": size for name, size in memory.known().items()}
         return Health(status, status == "ok", figures)
 
 

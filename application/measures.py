@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from tensorfold.application.counters import Counters
 from tensorfold.application.health import Status
+from tensorfold.application.memory_figures import MemoryFigures
 from tensorfold.application.metering import Meter, MeterFigures
 from tensorfold.application.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """One reading. `counters` is a copy.
+    """One reading. `counters` is a copy. `paused` streams of those that decode or fill wait for memory.
 
     `drafts` says whether drafts are verified at all, `shares` whether streams can share a launch: where one does not,
     its counts mean nothing.
@@ -28,6 +29,8 @@ class Measures:
     shares: bool
     counters: Counters
     replies: MeterFigures
+    paused: int = 0
+    memory: MemoryFigures | None = None
 
 
 class MeasureService:
@@ -54,4 +57,6 @@ class MeasureService:
             # Kept before drafted, so that no reading has more of the former.
             counters=replace(counters, kept=counters.kept.copy(), drafted=counters.drafted.copy()),
             replies=self._meter.figures(),
+            paused=scheduler.paused(),
+            memory=scheduler.memory(),
         )

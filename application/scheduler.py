@@ -18,6 +18,7 @@ from tensorfold.application.faults import named
 from tensorfold.application.generation import Generation, StreamFactory
 from tensorfold.application.listeners import harmless
 from tensorfold.application.live import Live
+from tensorfold.application.memory_figures import MemoryFigures
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import CapacityError
 from tensorfold.application.recording import Recorder
@@ -148,6 +149,15 @@ class Scheduler:
         """Streams decoding, those that wait for memory among them, prompts filling, requests waiting."""
         waiting = len(self._waiting) + len(self._yielded)
         return len(self._running) + len(self._parked), len(self._filling), waiting
+
+    def memory(self) -> MemoryFigures | None:
+        """What memory comes to now; None where nothing is known of it."""
+        live = [(running.paused, _stake(running)) for running in self._live()]
+        return self._admission.figures([s for paused, s in live if not paused], [s for paused, s in live if paused])
+
+    def paused(self) -> int:
+        """Streams that wait for memory, with their lanes or without them."""
+        return len(self._parked) + sum(running.paused for running in (*self._filling, *self._running))
 
     def submit(self, request: GenerationRequest, source: DraftSource | None = None) -> Generation:
         """Queue a request, `source` beside its usual draft sources.

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import falcon
 
 from tensorfold.application.measures import Measures
+from tensorfold.application.memory_figures import MemoryFigures
 from tensorfold.application.metering import HistogramFigures
 from tensorfold.application.recall import RecallReport
 from tensorfold.entrypoints.http.exposition import (
@@ -60,6 +61,8 @@ class MetricsRoute:
         if measured is not None:
             yield from _requests(measured, {"model_name": services.facts.names[0]})
             yield from _engine(measured)
+            if measured.memory is not None:
+                yield from _memory(measured, measured.memory)
             if measured.drafts:
                 yield from _drafts(measured, {"model_name": services.facts.names[0]})
         yield single(
@@ -132,6 +135,31 @@ def _engine(measured: Measures) -> Iterator[Family]:
     )  # fmt: skip
     yield single("tensorfold_prefill_seconds_total", "counter", "Time in prompts on the device.", counters.prefill_s)
     yield single("tensorfold_decode_seconds_total", "counter", "Time in rounds on the device.", counters.decode_s)
+
+
+_BYTES = {
+    "budget": "What this process may take.",
+    "model": "What of it weights, lanes, kept prompts and work may take.",
+    "weights": "The model's weights, as reckoned.",
+    "reserved": "Running streams with what they count with, paused ones with what they hold, and a round's work.",
+    "kept_prompts": "States of prompts that are kept.",
+    "active": "What the device's allocator has in use.",
+    "cached": "Freed buffers that it keeps.",
+    "peak": "The most it had in use.",
+}
+
+
+def _memory(measured: Measures, memory: MemoryFigures) -> Iterator[Family]:
+    for name, size in memory.known().items():
+        yield single(f"tensorfold_memory_{name}_bytes", "gauge", _BYTES[name], size)
+    yield single("tensorfold_streams_paused", "gauge", "Streams that wait for memory.", measured.paused)
+    yield single(
+        "tensorfold_pauses_total", "counter", "Times that memory made a stream wait.", measured.counters.paused
+    )
+    yield single(
+        "tensorfold_lanes_given_up_total", "counter", "Lanes that streams gave up to go on later.",
+        measured.counters.dropped,
+    )  # fmt: skip
 
 
 def _drafts(measured: Measures, model: Labels) -> Iterator[Family]:

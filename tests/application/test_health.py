@@ -109,7 +109,8 @@ def test_health_counts_what_was_served() -> None:
         figures = health.report().figures
     assert figures["requests_total"] == 4 and figures["completion_tokens_total"] == sum(len(g.ids) for g in got)
     assert figures["prompt_tokens_total"] == 8 and figures["version"] == "1"
-    assert figures["streams"] == {"decoding": 0, "prefilling": 0, "max": 3}
+    assert figures["streams"] == {"decoding": 0, "prefilling": 0, "paused": 0, "max": 3}
+    assert "memory" not in figures
     assert figures["busy"] == 0 and figures["requests_waiting"] == 0
 
 

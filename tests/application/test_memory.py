@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tensorfold.application.generation import Generation
+from tensorfold.application.health import HealthService
 from tensorfold.application.replies import Failed, GenerationRequest
 from tensorfold.application.scheduler import ENGINE_FAULT, OUT_OF_MEMORY
 from tensorfold.application.settings import EngineSettings
@@ -198,6 +201,32 @@ def test_a_stream_that_leaves_at_any_point_leaves_no_lane_and_nothing_reserved(p
         for one, reply in list(zip(got, serial_references(LAW, LONG), strict=True))[::2]:
             equal(one.ids, one.end, reply)
         assert read(house.scheduler.submit(request(LONG[1]))).ended
+
+
+@pytest.mark.parametrize("binds", [True, False])
+def test_health_tells_what_memory_comes_to_and_who_waits_for_it(binds: bool) -> None:
+    seen: list[Mapping[str, object]] = []
+
+    class Look(Fault):
+        def happen(self) -> None:
+            seen.append(HealthService(house.scheduler, {}).report().figures)
+
+    engine = EngineSettings(parallel=4)
+    with metered(HashModel(LAW), 70, ahead=4, binds=binds, max_tokens=60, settings=engine) as house:
+        house.faults.append(Look("collect", error=None))
+        got = [read(g) for g in [house.scheduler.submit(open_ended(case)) for case in LONG]]
+        idle(house.scheduler)
+        seen.append(HealthService(house.scheduler, {}).report().figures)
+        plan, peak = house.admission.plan, house.memory.peak()
+    assert all(one.ended for one in got)
+    *running, at_rest = [cast("Mapping[str, int]", figures["memory"]) for figures in seen]
+    whole = {"budget_bytes": plan.budget.process, "model_bytes": plan.budget.allocator, "weights_bytes": WEIGHTS}
+    assert all(whole.items() <= one.items() for one in running)
+    assert all(0 < one["reserved_bytes"] <= plan.room for one in running)
+    assert at_rest["reserved_bytes"] == 0 and at_rest["kept_prompts_bytes"] == 0
+    assert (at_rest.get("peak_bytes"), at_rest.get("active_bytes")) == ((peak, WEIGHTS) if binds else (None, None))
+    waiting = [cast("Mapping[str, int]", figures["streams"])["paused"] for figures in seen]
+    assert max(waiting) > 0 and waiting[-1] == 0
 
 
 def test_the_weights_are_all_that_stays_behind() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tensorfold.application.counters import Counters
 from tensorfold.application.measures import Measures
+from tensorfold.application.memory_figures import MemoryFigures
 from tensorfold.application.metering import Meter
 from tensorfold.application.replies import ReplyStats
 from tensorfold.entrypoints.http.metrics import RECALL_STATES
@@ -23,11 +24,12 @@ from tests.entrypoints.http.wire import MESSAGES, Connection, InProcess, error_o
 
 KEYS = {"cli-1": "alpha"}
 COUNTED = Counters(
-    cached_tokens=6, preempted=1,
+    cached_tokens=6, preempted=1, paused=4, dropped=2,
     requests=9, prompt_tokens=11, completion_tokens=12, filled_tokens=13, rounds=14, launches=15, shared_launches=16,
     retries=17, rebuilds=18, proposer_faults=19, integrity_faults=20, prefill_s=21.5, decode_s=22.25,
     drafted={"copy": 30, "copy+recall": 5}, kept={"copy": 20, "copy+recall": 1},
 )  # fmt: skip
+MEMORY = MemoryFigures(budget=90, model=87, weights=50, reserved=20, kept=7, active=72, cached=3, peak=80)
 
 
 class FakeMeasures:
@@ -37,7 +39,7 @@ class FakeMeasures:
         meter = Meter()
         meter.done(None, ReplyStats(3, 5, queue_s=0.02, prefill_s=0.3, ttft_s=0.4, decode_s=2.0), "stop")  # type: ignore[arg-type]
         meter.done(None, None, "cancelled")  # type: ignore[arg-type]
-        self.now = Measures("ok", 2, 1, 4, 8, True, True, COUNTED, meter.figures())
+        self.now = Measures("ok", 2, 1, 4, 8, True, True, COUNTED, meter.figures(), 1, MEMORY)
 
     def read(self) -> Measures:
         return self.now
@@ -91,6 +93,24 @@ def test_our_own_figures_stand_under_our_own_names() -> None:
     assert found["tensorfold_drafted_total"].value(source="copy+recall") == 5
     assert found["tensorfold_kept_total"].value(source="copy") == 20
     assert found["tensorfold_info"].value(version="1.2.3", backend="fake") == 1
+
+
+def test_memory_is_told_in_bytes_and_what_the_allocator_cannot_tell_is_absent() -> None:
+    measures = FakeMeasures()
+    found = scraped(in_process(measures=measures))
+    sizes = {
+        "budget": 90, "model": 87, "weights": 50, "reserved": 20, "kept_prompts": 7, "active": 72, "cached": 3,
+        "peak": 80,
+    }  # fmt: skip
+    assert {name: found[f"tensorfold_memory_{name}_bytes"].value() for name in sizes} == sizes
+    waiting = {"streams_paused": 1, "pauses_total": 4, "lanes_given_up_total": 2}
+    assert {name: found[f"tensorfold_{name}"].value() for name in waiting} == waiting
+    measures.now = replace(measures.now, memory=replace(MEMORY, active=None, cached=None, peak=None))
+    assert set(found) - set(scraped(in_process(measures=measures))) == {
+        f"tensorfold_memory_{name}_bytes" for name in ("active", "cached", "peak")
+    }
+    measures.now = replace(measures.now, memory=None)
+    assert not [name for name in scraped(in_process(measures=measures)) if "memory" in name or "pause" in name]
 
 
 def test_what_does_not_apply_has_no_family() -> None:
