@@ -1,0 +1,43 @@
+"""Matrices packed on their device are word for word what the packed order's oracle makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from tensorfold.adapters.cuda import packing  # noqa: E402
+from tensorfold.kernels.cuda import affine_pack  # noqa: E402
+from tensorfold.kernels.reference.affine import pack  # noqa: E402
+
+
+def bf16(bits: NDArray[np.uint16]) -> object:
+    return torch.from_numpy(bits.view(np.int16).copy()).view(torch.bfloat16)
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize(("outputs", "group"), [(32, 64), (21, 64), (48, 128)])
+def test_codes(bits: int, outputs: int, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_AT_ONCE", 1 << 12)  # several pieces
+    chance = np.random.default_rng(bits)
+    inputs = 256
+    codes = chance.integers(0, 2**bits, (outputs, inputs))
+    scales, biases = (chance.integers(0, 2**16, (outputs, inputs // group)).astype(np.uint16) for _ in range(2))
+    width = packing.packed_width(bits)
+    blocks = packing.new_blocks(outputs, inputs, width, "cpu")
+    words = torch.from_numpy(pack(codes, bits).view(np.int32))
+    packing.pack_codes(words, bf16(scales), bf16(biases), bits, blocks)
+    wide = [np.repeat(part, group // 64, axis=1) for part in (scales, biases)]
+    assert np.array_equal(blocks.numpy().view(np.uint32), affine_pack.pack_affine(codes, wide[0], wide[1], width))
+
+
+@pytest.mark.parametrize("outputs", [16, 37])
+def test_bf16_numbers(outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_AT_ONCE", 1 << 12)
+    values = np.random.default_rng(1).integers(0, 2**16, (outputs, 192)).astype(np.uint16)
+    blocks = packing.new_blocks(outputs, 192, 16, "cpu")
+    packing.pack_bf16(bf16(values), blocks)
+    filled = np.pad(values, ((0, -outputs % 16), (0, 0)))
+    assert np.array_equal(blocks.numpy().view(np.uint32), affine_pack.pack_bf16(filled))

@@ -1,0 +1,66 @@
+"""`python -m tests.kernels.triton.prompt_compiled 90` compiles the kernels of prompts and experts for that card."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import triton  # type: ignore[import-not-found, unused-ignore]
+from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.kernels.triton import dequantize, prompt_matmul
+
+HALF, FULL, WORD, LONG = "*bf16", "*fp32", "*i32", "i32"
+LEFT, RIGHT, RESULT = "tensordesc<bf16[128, 64]>", "tensordesc<bf16[256, 64]>", "tensordesc<bf16[128, 256]>"
+Kinds = list[str | int | bool]
+# Each argument's type in order; a number is a compile-time constant. Then warps and stages.
+KERNELS: dict[str, tuple[Any, Kinds, int, int]] = {
+    **{
+        f"dequantize of {bits} bits": (dequantize._dequantize, [WORD, HALF, WORD, LONG, LONG, words, bits, 256], 4, 3)
+        for bits, words in ((4, 144), (5, 176), (6, 208), (8, 272), (16, 512))
+    },
+    "look_up": (dequantize._look_up, [WORD, WORD, HALF, LONG, 144, 4, 512], 4, 3),
+    "multiply": (
+        prompt_matmul._multiply,
+        [LEFT, RIGHT, HALF, HALF, LONG, LONG, LONG, 128, 256, 64, 8, False],
+        8,
+        3,
+    ),
+    "multiply through": (
+        prompt_matmul._multiply,
+        [LEFT, RIGHT, RESULT, HALF, LONG, LONG, LONG, 128, 256, 64, 8, True],
+        8,
+        3,
+    ),
+    "multiply resident": (
+        prompt_matmul._multiply_resident,
+        [LEFT, RIGHT, RESULT, HALF, LONG, LONG, LONG, 128, 256, 64, 8, True, 132],
+        8,
+        3,
+    ),
+}
+
+
+def compiled(name: str, architecture: int) -> Any:
+    """A kernel's machine code and what the compiler says of it."""
+    kernel, kinds, warps, stages = KERNELS[name]
+    names = kernel.arg_names
+    assert len(names) == len(kinds), (name, names)
+    signature = {n: k if isinstance(k, str) else "constexpr" for n, k in zip(names, kinds, strict=True)}
+    constants = {(i,): kind for i, kind in enumerate(kinds) if not isinstance(kind, str)}
+    # What a launch finds out by itself: addresses and sizes are multiples of 16, all but counts of rows.
+    lined = {
+        (i,): [["tt.divisibility", 16]]
+        for i, (n, kind) in enumerate(zip(names, kinds, strict=True))
+        if isinstance(kind, str) and (kind.startswith("*") or (kind == LONG and n != "rows"))
+    }
+    source = triton.compiler.ASTSource(kernel, signature, constants, lined)
+    target = GPUTarget("cuda", architecture, 32)
+    return triton.compile(source, target=target, options={"num_warps": warps, "num_stages": stages})
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:] or KERNELS:
+        made = compiled(name, int(sys.argv[1]))
+        assert made.asm["cubin"][:4] == b"\x7fELF"
+        print(f"{name}: {made.metadata.shared} bytes shared", flush=True)
