@@ -1,12 +1,19 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,import-not-found,no-untyped-call,unused-ignore"
-"""Recurrent steps by a schedule: the gated delta rule, Mamba-2, and the short convolution before them.
+"""Recurrent steps by a schedule: the gated delta rule and Mamba-2, whose inputs lie in rings (`conv.py`).
 
-A window never writes the state that it makes. Its inputs stay in a ring, and the next window's schedule begins by
-replaying those that were kept. Replayed and new rows go through one loop with one body, so that they cannot differ.
+A window leaves its inputs in a ring, and at most the state behind its last row in a place of its own. Kept rows of
+which no state was left are run again at the start of the next schedule. Replayed and new rows go through one loop with
+one body, so that they cannot differ; the order of sums is that of the state's shape.
 
-A schedule is a list of steps per lane, int32 [lanes, steps, 3]: the ring row whose inputs are taken, the row of `out`
-that gets the result (-1: none), and flags. RESET starts again from the committed state, which is how a branch of a tree
-begins; COMMIT makes the state behind this step the committed one.
+A schedule is a list of steps per lane, int32 [lanes, steps, 3]: the row of the lane's ring whose inputs are taken, the
+row of `out` that gets the result (-1: none), and flags. RESET starts again from the committed state, which is how a
+branch of a tree begins; COMMIT makes the state behind this step the committed one; SAVE writes it aside.
+
+A program owns a few columns of one head's state and keeps them in registers:
+
+    delta   state [K, V]: all keys of `part` values          mamba2  state [P, N]: `part` rows, all N
+            one pass over the state gives S^T k and S^T q;            the sum over N waits for nothing
+            y = q^T S' follows from both and from k q
 """
 
 from __future__ import annotations
@@ -16,134 +23,184 @@ from typing import Any
 import triton
 import triton.language as tl
 
-Tensor = Any
-RESET, COMMIT = 1, 2
+Tensor = Any  # a torch tensor
+RESET, COMMIT, SAVE = 1, 2, 4
+
+
+@triton.jit
+def _lane(lanes, by_row: tl.constexpr):
+    """The lane slot of this program, -1 where another row's program has it."""
+    at = tl.program_id(2)
+    lane = at
+    if by_row:
+        lane = tl.load(lanes + at)
+        before = tl.load(lanes + tl.maximum(at - 1, 0))
+        lane = tl.where((at > 0) & (before == lane), -1, lane)
+    return lane.to(tl.int64)
+
+
+@triton.jit
+def _delta_row(mixed, factors, row, head, key_head, key_heads, heads, channels, keys, values, key_width: tl.constexpr):
+    at = mixed + row * channels
+    q = tl.load(at + key_head * key_width + keys)
+    k = tl.load(at + (key_heads + key_head) * key_width + keys)
+    v = tl.load(at + 2 * key_heads * key_width + values)
+    of = factors + (row * heads + head) * 8
+    return q, k, v, tl.load(of), tl.load(of + 1), tl.load(of + 2), tl.load(of + 3), tl.load(of + 4), tl.load(of + 5)
 
 
 @triton.jit
 def _delta(
-    state, mixed, decay, beta, schedule, counts, out, most_steps, heads, key_heads, channels, ring, eps,
-    key_width: tl.constexpr, value_width: tl.constexpr, part: tl.constexpr,
+    state, mixed, factors, schedule, counts, places, lanes, out, most_steps, heads, key_heads, channels, ring,
+    key_width: tl.constexpr, value_width: tl.constexpr, part: tl.constexpr, by_row: tl.constexpr,
 ):  # fmt: skip
-    head, slice_, lane = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    slice_, head = tl.program_id(0), tl.program_id(1)
+    lane = _lane(lanes, by_row)
+    if lane < 0:
+        return
+    steps = tl.load(counts + lane)
+    if steps == 0:
+        return
     keys, values = tl.arange(0, key_width), slice_ * part + tl.arange(0, part)
-    at = ((lane * heads + head) * key_width + keys[:, None]) * value_width + values[None, :]
-    base = tl.load(state + at)
+    inner = keys[:, None] * value_width + values[None, :]
+    size = key_width * value_width
+    committed = (tl.load(places + lane * 2).to(tl.int64) * heads + head) * size
+    aside = (tl.load(places + lane * 2 + 1).to(tl.int64) * heads + head) * size
+    base = tl.load(state + committed + inner)
     now = base
     key_head = head // (heads // key_heads)
-    steps = tl.load(counts + lane)
+    column = head * value_width + values
+    plan = schedule + lane * most_steps * 3
+    first = lane * ring
+    target, flags = tl.load(plan + 1), tl.load(plan + 2)
+    q, k, v, kept, kept_k, beta, scale_k, kept_q, both = _delta_row(
+        mixed, factors, first + tl.load(plan), head, key_head, key_heads, heads, channels, keys, column, key_width
+    )
+    # Inputs are fetched one step ahead, and the plan of a step two ahead, so that no step waits for both in turn.
+    ahead = plan + 3 * tl.minimum(1, steps - 1)
+    next_source, next_target, next_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
     for i in range(steps):
-        step = schedule + (lane * most_steps + i) * 3
-        source, target, flags = tl.load(step), tl.load(step + 1), tl.load(step + 2)
+        ahead = plan + 3 * tl.minimum(i + 2, steps - 1)
+        later_source, later_target, later_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
+        next_q, next_k, next_v, next_kept, next_kept_k, next_beta, next_scale_k, next_kept_q, next_both = _delta_row(
+            mixed, factors, first + next_source, head, key_head, key_heads, heads, channels, keys, column, key_width
+        )
         now = tl.where((flags & 1) != 0, base, now)
-        row = lane * ring + source
-        q = tl.load(mixed + row * channels + key_head * key_width + keys).to(tl.float32)
-        k = tl.load(mixed + row * channels + (key_heads + key_head) * key_width + keys).to(tl.float32)
-        v = tl.load(mixed + row * channels + 2 * key_heads * key_width + head * value_width + values).to(tl.float32)
-        q = q * (1.0 / tl.sqrt(tl.sum(q * q, 0) + eps)) * (key_width**-0.5)
-        k = k * (1.0 / tl.sqrt(tl.sum(k * k, 0) + eps))
-        now = now * tl.exp(tl.load(decay + row * heads + head))
-        change = tl.load(beta + row * heads + head) * (v - tl.sum(now * k[:, None], 0))
-        now = now + k[:, None] * change[None, :]
-        result = tl.sum(now * q[:, None], 0)
-        to = out + (tl.maximum(target, 0).to(tl.int64) * heads + head) * value_width + values
+        wide_k, wide_q = k.to(tl.float32)[:, None], q.to(tl.float32)[:, None]
+        seen, asked = tl.sum(now * wide_k, 0), tl.sum(now * wide_q, 0)
+        change = beta * (v.to(tl.float32) - kept_k * seen)
+        result = kept_q * asked + both * change
+        now = now * kept + wide_k * (scale_k * change)[None, :]
+        to = out + tl.maximum(target, 0).to(tl.int64) * heads * value_width + column
         tl.store(to, result.to(out.dtype.element_ty), mask=values < tl.where(target >= 0, value_width, 0))
-        kept = (flags & 2) != 0
-        base = tl.where(kept, now, base)
-        if kept:
-            tl.store(state + at, now)
+        if (flags & 2) != 0:
+            base = now
+            tl.store(state + committed + inner, now)
+        if (flags & 4) != 0:
+            tl.store(state + aside + inner, now)
+        target, flags = next_target, next_flags
+        next_source, next_target, next_flags = later_source, later_target, later_flags
+        q, k, v, kept, kept_k, beta = next_q, next_k, next_v, next_kept, next_kept_k, next_beta
+        scale_k, kept_q, both = next_scale_k, next_kept_q, next_both
+
+
+@triton.jit
+def _mamba2_row(mixed, factors, row, head, group, groups, heads, channels, wide, deep, inner, size: tl.constexpr):
+    at = mixed + row * channels
+    x = tl.load(at + wide)
+    into = tl.load(at + inner + group * size + deep)
+    out_of = tl.load(at + inner + (groups + group) * size + deep)
+    of = factors + (row * heads + head) * 2
+    return x, into, out_of, tl.load(of), tl.load(of + 1)
 
 
 @triton.jit
 def _mamba2(
-    state, mixed, step_sizes, decay_log, skip, schedule, counts, out, most_steps, heads, groups, channels, ring,
-    width: tl.constexpr, size: tl.constexpr,
+    state, mixed, factors, skip, schedule, counts, places, lanes, out, most_steps, heads, groups, channels, ring,
+    width: tl.constexpr, size: tl.constexpr, part: tl.constexpr, by_row: tl.constexpr,
 ):  # fmt: skip
-    head, lane = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    wide, deep = tl.arange(0, width), tl.arange(0, size)
-    at = ((lane * heads + head) * width + wide[:, None]) * size + deep[None, :]
-    base = tl.load(state + at)
+    slice_, head = tl.program_id(0), tl.program_id(1)
+    lane = _lane(lanes, by_row)
+    if lane < 0:
+        return
+    steps = tl.load(counts + lane)
+    if steps == 0:
+        return
+    rows, deep = slice_ * part + tl.arange(0, part), tl.arange(0, size)
+    inner = rows[:, None] * size + deep[None, :]
+    committed = (tl.load(places + lane * 2).to(tl.int64) * heads + head) * width * size
+    aside = (tl.load(places + lane * 2 + 1).to(tl.int64) * heads + head) * width * size
+    base = tl.load(state + committed + inner)
     now = base
     group = head // (heads // groups)
-    rate = -tl.exp(tl.load(decay_log + head).to(tl.float32))
-    straight = tl.load(skip + head).to(tl.float32)
-    steps = tl.load(counts + lane)
+    straight = tl.load(skip + head)
+    column = head * width + rows
+    whole = heads * width
+    plan = schedule + lane * most_steps * 3
+    first = lane * ring
+    target, flags = tl.load(plan + 1), tl.load(plan + 2)
+    x, into, out_of, kept, step = _mamba2_row(
+        mixed, factors, first + tl.load(plan), head, group, groups, heads, channels, column, deep, whole, size
+    )
+    ahead = plan + 3 * tl.minimum(1, steps - 1)
+    next_source, next_target, next_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
     for i in range(steps):
-        step = schedule + (lane * most_steps + i) * 3
-        source, target, flags = tl.load(step), tl.load(step + 1), tl.load(step + 2)
+        ahead = plan + 3 * tl.minimum(i + 2, steps - 1)
+        later_source, later_target, later_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
+        next_x, next_into, next_out_of, next_kept, next_step = _mamba2_row(
+            mixed, factors, first + next_source, head, group, groups, heads, channels, column, deep, whole, size
+        )
         now = tl.where((flags & 1) != 0, base, now)
-        row = lane * ring + source
-        x = tl.load(mixed + row * channels + head * width + wide).to(tl.float32)
-        into = tl.load(mixed + row * channels + heads * width + group * size + deep).to(tl.float32)
-        out_of = tl.load(mixed + row * channels + heads * width + (groups + group) * size + deep).to(tl.float32)
-        dt = tl.load(step_sizes + row * heads + head)
-        now = now * tl.exp(rate * dt) + (dt * x)[:, None] * into[None, :]
-        result = tl.sum(now * out_of[None, :], 1) + straight * x
-        to = out + (tl.maximum(target, 0).to(tl.int64) * heads + head) * width + wide
-        tl.store(to, result.to(out.dtype.element_ty), mask=wide < tl.where(target >= 0, width, 0))
-        kept = (flags & 2) != 0
-        base = tl.where(kept, now, base)
-        if kept:
-            tl.store(state + at, now)
-
-
-@triton.jit
-def _conv(rows, taps, weight, bias, out, channels, has_bias: tl.constexpr, block: tl.constexpr):
-    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    place = part * block + tl.arange(0, block)
-    inside = place < channels
-    total = tl.zeros([block], tl.float32)
-    if has_bias:
-        total += tl.load(bias + place, mask=inside, other=0.0).to(tl.float32)
-    for tap in tl.static_range(4):
-        source = tl.load(taps + row * 4 + tap).to(tl.int64)
-        there = place < tl.where(source >= 0, channels, 0)
-        value = tl.load(rows + source * channels + place, mask=there, other=0.0).to(tl.float32)
-        total += value * tl.load(weight + place * 4 + tap, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out + row * channels + place, (total / (1.0 + tl.exp(-total))).to(out.dtype.element_ty), mask=inside)
+        wide = x.to(tl.float32)
+        now = now * kept + (step * wide)[:, None] * into.to(tl.float32)[None, :]
+        result = tl.sum(now * out_of.to(tl.float32)[None, :], 1) + straight * wide
+        to = out + tl.maximum(target, 0).to(tl.int64) * heads * width + column
+        tl.store(to, result.to(out.dtype.element_ty), mask=rows < tl.where(target >= 0, width, 0))
+        if (flags & 2) != 0:
+            base = now
+            tl.store(state + committed + inner, now)
+        if (flags & 4) != 0:
+            tl.store(state + aside + inner, now)
+        target, flags = next_target, next_flags
+        next_source, next_target, next_flags = later_source, later_target, later_flags
+        x, into, out_of, kept, step = next_x, next_into, next_out_of, next_kept, next_step
 
 
 def delta_rows(
-    state: Tensor, mixed: Tensor, decay: Tensor, beta: Tensor, schedule: Tensor, counts: Tensor, out: Tensor,
-    key_heads: int, eps: float,
+    state: Tensor, mixed: Tensor, factors: Tensor, schedule: Tensor, counts: Tensor, places: Tensor,
+    lanes: Tensor | None, out: Tensor, key_heads: int, *, part: int = 8, warps: int = 1,
 ) -> None:  # fmt: skip
     """Gated delta steps of every lane by its schedule.
 
-    `state` float32 [lanes, H, K, V]; `mixed` [lanes, ring, 2 * key_heads * K + H * V] as the convolution leaves it;
-    `decay` (the log of what is kept) and `beta` float32 [lanes, ring, H]; `counts` int32 [lanes]; `out` [rows, H, V].
+    `state` float32 [places, H, K, V]; rings `mixed` [lanes * ring, 2 * key_heads * K + H * V] and `factors`
+    [lanes * ring, H, 8] as `conv.delta_inputs` leaves them; `schedule` [lanes, S, 3], `counts` [lanes] and `places`
+    [lanes, 2] (read and committed; SAVE) int32; `out` [rows, H, V]. With `lanes` int32 [rows], the lane of each row,
+    only lanes that have rows are run, which is fewer programs and the same bits. `part` and `warps` decide bits.
     """
-    lanes, heads, key_width, value_width = state.shape
-    part = min(32, value_width)
-    _delta[(heads, value_width // part, lanes)](
-        state, mixed, decay, beta, schedule, counts, out, schedule.shape[1], heads, key_heads, mixed.shape[2],
-        mixed.shape[1], eps, key_width, value_width, part, num_warps=4,
+    _, heads, key_width, value_width = state.shape
+    slots = schedule.shape[0]
+    by_row = lanes is not None and out.shape[0] <= slots
+    _delta[(value_width // min(part, value_width), heads, out.shape[0] if by_row else slots)](
+        state, mixed, factors, schedule, counts, places, counts if lanes is None else lanes, out, schedule.shape[1],
+        heads, key_heads, mixed.shape[-1], mixed.shape[0] // slots, key_width, value_width, min(part, value_width),
+        by_row, num_warps=warps, enable_fp_fusion=True,
     )  # fmt: skip
 
 
 def mamba2_rows(
-    state: Tensor, mixed: Tensor, step_sizes: Tensor, decay_log: Tensor, skip: Tensor, schedule: Tensor,
-    counts: Tensor, out: Tensor, groups: int,
+    state: Tensor, mixed: Tensor, factors: Tensor, skip: Tensor, schedule: Tensor, counts: Tensor, places: Tensor,
+    lanes: Tensor | None, out: Tensor, groups: int, *, part: int = 8, warps: int = 1,
 ) -> None:  # fmt: skip
     """Mamba-2 steps of every lane by its schedule.
 
-    `state` float32 [lanes, H, P, N]; `mixed` [lanes, ring, H * P + 2 * groups * N]; `step_sizes` float32
-    [lanes, ring, H], behind their softplus; `decay_log` and `skip` [H]; `out` [rows, H, P].
+    As `delta_rows`: `state` float32 [places, H, P, N]; `mixed` [lanes * ring, H * P + 2 * groups * N] and `factors`
+    [lanes * ring, H, 2] as `conv.mamba2_inputs` leaves them; `skip` float32 [H]; `out` [rows, H, P].
     """
-    lanes, heads, width, size = state.shape
-    _mamba2[(heads, lanes)](
-        state, mixed, step_sizes, decay_log, skip, schedule, counts, out, schedule.shape[1], heads, groups,
-        mixed.shape[2], mixed.shape[1], width, size, num_warps=8,
+    _, heads, width, size = state.shape
+    slots = schedule.shape[0]
+    by_row = lanes is not None and out.shape[0] <= slots
+    _mamba2[(width // min(part, width), heads, out.shape[0] if by_row else slots)](
+        state, mixed, factors, skip, schedule, counts, places, counts if lanes is None else lanes, out,
+        schedule.shape[1], heads, groups, mixed.shape[-1], mixed.shape[0] // slots, width, size, min(part, width),
+        by_row, num_warps=warps, enable_fp_fusion=True,
     )  # fmt: skip
-
-
-def conv_rows(rows: Tensor, taps: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """silu of a causal convolution of four rows: tap j of row r reads `rows[taps[r, j]]`, the newest last.
-
-    `rows` [T, C] holds tails and windows alike; `taps` int32 [R, 4], -1 for a row before the first; `weight` [C, 4];
-    `out` [R, C]. A branch of a tree names its own ancestors.
-    """
-    count, channels = out.shape
-    learnt = weight if bias is None else bias
-    _conv[(count, triton.cdiv(channels, 1024))](
-        rows, taps, weight, learnt, out, channels, bias is not None, 1024, num_warps=4
-    )

@@ -12,7 +12,6 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton.attention import PARTITION, attend_rows
 from tensorfold.kernels.triton.norms import add_norm, gated_silu
-from tensorfold.kernels.triton.recurrent import COMMIT, delta_rows, mamba2_rows
 from tensorfold.kernels.triton.routers import route_rows
 from tests.benchmarks.gpu_device import captured, seconds
 from tests.kernels.triton import checks
@@ -35,41 +34,6 @@ def many(run: Callable[[], None]) -> Callable[[], None]:
             run()
 
     return runs
-
-
-def schedule(rows: int) -> Any:
-    """One lane: `rows` steps, the first of them a replayed and committed row."""
-    steps = [[0, -1, COMMIT], *([1 + i, i, 0] for i in range(rows))]
-    return torch.tensor([steps], dtype=torch.int32, device="cuda")
-
-
-def delta(rows: int) -> Callable[[], None]:
-    """48 value heads of 128 x 128 in 20 layers, one lane."""
-    states = torch.randn(LAYERS, 1, 48, 128, 128, device="cuda")
-    mixed, small = half(1, rows + 1, 10240), torch.rand(1, rows + 1, 48, device="cuda")
-    steps, counts = schedule(rows), torch.tensor([rows + 1], dtype=torch.int32, device="cuda")
-    out = torch.empty(rows, 48, 128, device="cuda", dtype=torch.bfloat16)
-
-    def run() -> None:
-        for layer in range(LAYERS):
-            delta_rows(states[layer], mixed, -small, small, steps, counts, out, 16, 1e-6)
-
-    return run
-
-
-def mamba2(rows: int) -> Callable[[], None]:
-    """64 heads of 64 x 128 in 20 layers, one lane."""
-    states = torch.randn(LAYERS, 1, 64, 64, 128, device="cuda")
-    mixed, small = half(1, rows + 1, 6144), torch.rand(1, rows + 1, 64, device="cuda")
-    log, steps = torch.zeros(64, device="cuda"), schedule(rows)
-    counts = torch.tensor([rows + 1], dtype=torch.int32, device="cuda")
-    out = torch.empty(rows, 64, 64, device="cuda", dtype=torch.bfloat16)
-
-    def run() -> None:
-        for layer in range(LAYERS):
-            mamba2_rows(states[layer], mixed, small, log, log, steps, counts, out, 8)
-
-    return run
 
 
 def attention(keys: int) -> Run:
@@ -121,8 +85,6 @@ def router(rows: int) -> Callable[[], None]:
 
 
 KINDS: dict[str, Run] = {
-    "delta": delta,
-    "mamba2": mamba2,
     "attention 2k": attention(2000),
     "attention 16k": attention(16000),
     "norm": norm,

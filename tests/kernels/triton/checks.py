@@ -11,15 +11,13 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
 from tensorfold.kernels.reference.attention import attend
-from tensorfold.kernels.reference.gated_delta import gated_delta_step
 from tensorfold.kernels.reference.gated_delta import gated_norm as exact_gated_norm
-from tensorfold.kernels.reference.mamba2 import gate_then_norm, mamba2_step
+from tensorfold.kernels.reference.mamba2 import gate_then_norm
 from tensorfold.kernels.reference.norm import rms_norm
 from tensorfold.kernels.reference.router import choose_experts
 from tensorfold.kernels.reference.swiglu import gated_silu as exact_gated_silu
 from tensorfold.kernels.triton.attention import PARTITION, attend_rows
 from tensorfold.kernels.triton.norms import add_norm, combine, gated_norm, gated_silu, squared_relu
-from tensorfold.kernels.triton.recurrent import COMMIT, RESET, conv_rows, delta_rows, mamba2_rows
 from tensorfold.kernels.triton.routers import route_rows
 
 Tensor = Any
@@ -114,94 +112,6 @@ def check_router(device: str) -> None:
     route_rows(x[2:3].contiguous(), weight, correction, raw[:1].contiguous(), *single, 2.5)
     assert torch.equal(single[0][0], ids[2])
     assert torch.equal(single[1][0], weights[2])
-
-
-def check_conv(device: str) -> None:
-    rows, weight, bias = noise(device, 7, 1100), noise(device, 1100, 4), noise(device, 1100)
-    taps = ints(device, [[-1, -1, 0, 1], [0, 1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 5]])
-    out = torch.full((4, 1100), float("nan"), device=device, dtype=torch.bfloat16)
-    conv_rows(rows, taps, weight, bias, out)
-    for row, sources in enumerate(taps.tolist()):
-        total = exact(bias) + sum(
-            exact(rows[source]) * exact(weight[:, tap]) for tap, source in enumerate(sources) if source >= 0
-        )
-        near(out[row], total / (1 + np.exp(-total)), BF16_ERROR)
-    alone = torch.empty_like(out[:1])
-    conv_rows(rows, taps[2:3].contiguous(), weight, bias, alone)
-    assert torch.equal(alone[0], out[2])
-
-
-def check_delta(device: str) -> None:
-    heads, key_heads, width, ring = 4, 2, 32, 12
-    start = noise(device, 2, heads, width, width, dtype=torch.float32)
-    mixed = noise(device, 2, ring, 2 * key_heads * width + heads * width)
-    a, b = noise(device, 2, ring, heads, dtype=torch.float32), noise(device, 2, ring, heads, dtype=torch.float32)
-    decay, beta = -torch.nn.functional.softplus(a), torch.sigmoid(b)
-
-    def run(schedule: list[list[list[int]]], state: Tensor, rows: int) -> Tensor:
-        most = max(map(len, schedule))
-        steps = ints(device, [one + [[0, -1, 0]] * (most - len(one)) for one in schedule])
-        out = torch.full((rows, heads, width), float("nan"), device=device, dtype=torch.float32)
-        delta_rows(state, mixed, decay, beta, steps, ints(device, list(map(len, schedule))), out, key_heads, 1e-6)
-        return out
-
-    def truth(lane: int, path: list[int]) -> NDArray[np.float64]:
-        state, result = exact(start[lane]), np.zeros((heads, width))
-        for source in path:
-            result, state = gated_delta_step(
-                state, exact(mixed[lane, source]), exact(a[lane, source]), exact(b[lane, source]),
-                np.zeros(heads), np.zeros(heads), key_heads, 1e-6,
-            )  # fmt: skip
-        return result
-
-    serial = start.clone()
-    one_by_one = [run([[[i, 0, COMMIT]], []], serial, 1)[0] for i in range(4)]
-    near(one_by_one[3], truth(0, [0, 1, 2, 3]), 1e-4)
-    window = start.clone()
-    together = run([[[i, i, 0] for i in range(4)], [[5, 4, 0]]], window, 5)
-    assert torch.equal(window, start)
-    for i in range(4):
-        assert torch.equal(together[i], one_by_one[i])
-    near(together[4], truth(1, [5]), 1e-4)
-    # Rows 0 and 1 were kept; the next window replays them, commits, and goes on with row 6 and a branch 7 below row 0.
-    replayed = run([[[0, -1, 0], [1, -1, COMMIT], [6, 0, 0]], []], window, 1)
-    fresh = start.clone()
-    kept = [run([[[source, 0, COMMIT]], []], fresh, 1)[0] for source in (0, 1, 6)]
-    assert torch.equal(replayed[0], kept[2])
-    tree = run([[[0, 0, 0], [1, 1, 0], [0, -1, RESET], [7, 2, 0]], []], start.clone(), 3)
-    branch = start.clone()
-    path = [run([[[source, 0, COMMIT]], []], branch, 1)[0] for source in (0, 7)]
-    assert torch.equal(tree[2], path[1])
-    assert torch.equal(tree[1], together[1])
-
-
-def check_mamba2(device: str) -> None:
-    heads, groups, width, size, ring = 4, 2, 16, 32, 8
-    start = noise(device, 1, heads, width, size, dtype=torch.float32)
-    mixed = noise(device, 1, ring, heads * width + 2 * groups * size)
-    steps = torch.nn.functional.softplus(noise(device, 1, ring, heads, dtype=torch.float32))
-    log, skip = noise(device, heads, dtype=torch.float32), noise(device, heads, dtype=torch.float32)
-
-    def run(schedule: list[list[int]], state: Tensor, rows: int) -> Tensor:
-        out = torch.full((rows, heads, width), float("nan"), device=device, dtype=torch.float32)
-        count = ints(device, [len(schedule)])
-        mamba2_rows(state, mixed, steps, log, skip, ints(device, [schedule]), count, out, groups)
-        return out
-
-    serial = start.clone()
-    one_by_one = [run([[i, 0, COMMIT]], serial, 1)[0] for i in range(3)]
-    window = start.clone()
-    together = run([[i, i, 0] for i in range(3)], window, 3)
-    state, result = exact(start[0]), np.zeros((heads, width))
-    for i in range(3):
-        assert torch.equal(together[i], one_by_one[i])
-        result, state = mamba2_step(state, exact(mixed[0, i]), exact(steps[0, i]), exact(log), exact(skip), groups)
-    near(together[2], result, 1e-4)
-    assert torch.equal(window, start)
-    replayed = run([[0, -1, 0], [1, -1, COMMIT], [5, 0, 0]], window, 1)
-    fresh = start.clone()
-    assert torch.equal(replayed[0], [run([[source, 0, COMMIT]], fresh, 1)[0] for source in (0, 1, 5)][2])
-    assert not torch.equal(window, start)
 
 
 def dot_kind(device: str) -> Any:

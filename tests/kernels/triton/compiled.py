@@ -8,7 +8,7 @@ from typing import Any
 import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.triton import attention, norms, recurrent, routers
+from tensorfold.kernels.triton import attention, norms, routers
 
 HALF, FULL, WORD, LONG = "*bf16", "*fp32", "*i32", "i32"
 # Each argument's type in order; a number is a compile-time constant.
@@ -18,15 +18,6 @@ KERNELS: dict[str, tuple[Any, list[str | int | bool]]] = {
     "squared_relu": (norms._squared_relu, [HALF, HALF, LONG, 1024]),
     "combine": (norms._combine, [HALF, FULL, HALF, LONG, LONG, 512]),
     "gated_norm": (norms._gated_norm, [HALF, HALF, HALF, HALF, LONG, LONG, "fp32", True, 512]),
-    "delta": (
-        recurrent._delta,
-        [FULL, HALF, FULL, FULL, WORD, WORD, HALF, LONG, LONG, LONG, LONG, LONG, "fp32", 128, 128, 32],
-    ),
-    "mamba2": (
-        recurrent._mamba2,
-        [FULL, HALF, FULL, FULL, FULL, WORD, WORD, HALF, LONG, LONG, LONG, LONG, LONG, 64, 128],
-    ),
-    "conv": (recurrent._conv, [HALF, WORD, HALF, HALF, HALF, LONG, True, 1024]),
     "part": (
         attention._part,
         [*[HALF] * 3, *[WORD] * 5, *[FULL] * 3, "fp32", *[LONG] * 6, 6, 256, 256],

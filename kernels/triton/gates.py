@@ -1,0 +1,52 @@
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,import-not-found,no-untyped-call,unused-ignore"
+"""The norm and the gate behind a recurrence: one program for each row and group, reduced whole in one fixed layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+Tensor = Any  # a torch tensor
+
+
+@triton.jit
+def _gated_norm(
+    mixed, gate, gate_stride, weight, out, width, groups, eps, gate_first: tl.constexpr, silu: tl.constexpr,
+    block: tl.constexpr,
+):  # fmt: skip
+    row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    place = tl.arange(0, block)
+    inside = place < width
+    at = (row * groups + group) * width + place
+    value = tl.load(mixed + at, mask=inside, other=0.0).to(tl.float32)
+    z = tl.load(gate + row * gate_stride + group * width + place, mask=inside, other=0.0).to(tl.float32)
+    opened = 1.0 / (1.0 + tl.exp(-z))
+    if silu:
+        opened = opened * z
+    if gate_first:  # the weight spans all groups
+        value *= opened
+        learnt = tl.load(weight + group * width + place, mask=inside, other=0.0).to(tl.float32)
+    else:  # every group, a head, shares the weight
+        learnt = tl.load(weight + place, mask=inside, other=0.0).to(tl.float32)
+    result = value * (1.0 / tl.sqrt(tl.sum(value * value, 0) / width + eps)) * learnt
+    if not gate_first:
+        result *= opened
+    tl.store(out + at, result.to(out.dtype.element_ty), mask=inside)
+
+
+def gated_norm(
+    mixed: Tensor, gate: Tensor, weight: Tensor, out: Tensor, groups: int, eps: float, *, gate_first: bool,
+    silu: bool = True,
+) -> None:  # fmt: skip
+    """Rows [R, groups * W] normed in groups, opened by silu or sigmoid of `gate` before (Mamba-2) or behind the norm.
+
+    `gate` may be columns of wider rows. `weight` is [groups * W] when the gate comes first, else [W] for every group.
+    """
+    rows, width = mixed.shape[0], mixed.shape[1] // groups
+    block = triton.next_power_of_2(width)
+    _gated_norm[(rows, groups)](
+        mixed, gate, gate.stride(0), weight, out, width, groups, eps, gate_first, silu, block,
+        num_warps=1 if block <= 128 else 4, enable_fp_fusion=True,
+    )  # fmt: skip

@@ -1,0 +1,73 @@
+"""`python -m tests.kernels.triton.recurrent_compiled 90` compiles what convolutions and recurrences need for that card.
+
+Each with the options that it is launched with, at true widths, and with no card here.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import triton  # type: ignore[import-not-found, unused-ignore]
+from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.kernels.triton import conv, gates, recurrent
+
+HALF, FULL, WORD, LONG, REAL = "*bf16", "*fp32", "*i32", "i32", "fp32"
+Kinds = list[str | int | bool]
+# The kernel, each argument's type in order (a number is a compile-time constant), and its warps.
+KERNELS: dict[str, tuple[Any, Kinds, int]] = {
+    "delta_inputs": (
+        conv._delta_inputs,
+        [*[HALF, LONG] * 3, WORD, WORD, HALF, HALF, *[FULL] * 5, LONG, LONG, LONG, REAL, False, 128, 384, 512, 3, 4],
+        4,
+    ),
+    "mamba2_inputs": (
+        conv._mamba2_inputs,
+        [*[HALF, LONG] * 2, WORD, WORD, HALF, HALF, *[FULL] * 5, LONG, LONG, REAL, REAL, True, 512, 64],
+        4,
+    ),
+    "delta_span": (
+        conv._delta_span,
+        [*[HALF, LONG] * 3, WORD, HALF, HALF, *[FULL] * 5, *[LONG] * 4, REAL, False, 128, 128, 3, 16],
+        4,
+    ),
+    "mamba2_span": (
+        conv._mamba2_span,
+        [*[HALF, LONG] * 2, WORD, HALF, HALF, *[FULL] * 4, *[LONG] * 3, REAL, REAL, True, 256, 64, 16],
+        4,
+    ),
+    "gated_norm": (gates._gated_norm, [HALF, HALF, LONG, FULL, HALF, LONG, LONG, REAL, False, True, 128], 1),
+    "delta": (
+        recurrent._delta,
+        [FULL, HALF, FULL, *[WORD] * 4, HALF, *[LONG] * 5, 128, 128, 8, True],
+        1,
+    ),
+    "mamba2": (
+        recurrent._mamba2,
+        [FULL, HALF, FULL, FULL, *[WORD] * 4, FULL, *[LONG] * 5, 64, 128, 8, True],
+        1,
+    ),
+}
+
+
+def compiled(name: str, architecture: int) -> Any:
+    """The kernel's machine code and what is known of it."""
+    kernel, kinds, warps = KERNELS[name]
+    names = kernel.arg_names
+    assert len(names) == len(kinds), name
+    signature = {n: k if isinstance(k, str) else "constexpr" for n, k in zip(names, kinds, strict=True)}
+    constants = {(i,): kind for i, kind in enumerate(kinds) if not isinstance(kind, str)}
+    # Pointers come from an allocator that aligns them, and widths of rows are multiples of 16.
+    aligned = {
+        (i,): [["tt.divisibility", 16]] for i, kind in enumerate(kinds) if isinstance(kind, str) and kind != REAL
+    }
+    source = triton.compiler.ASTSource(kernel, signature, constants, aligned)
+    options = {"num_warps": warps, "enable_fp_fusion": True}
+    return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
+
+
+if __name__ == "__main__":
+    for name in KERNELS:
+        assert compiled(name, int(sys.argv[1])).asm["cubin"][:4] == b"\x7fELF"
+        print(name, flush=True)
