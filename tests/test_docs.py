@@ -105,6 +105,7 @@ def test_every_outside_address_is_a_safe_one_of_a_named_host() -> None:
     assert [address for address in sorted(outside) if not OUTSIDE.fullmatch(address)] == []
 
 
+@pytest.mark.slow
 def test_every_page_that_the_code_points_to_exists() -> None:
     named = {
         (path.relative_to(ROOT).as_posix(), *pointed)

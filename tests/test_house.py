@@ -105,6 +105,7 @@ def test_the_domain_takes_only_pure_pieces_of_the_standard_library_and_numpy() -
     assert taken == set()
 
 
+@pytest.mark.slow
 def test_the_application_rests_on_the_domain_numpy_and_the_standard_library() -> None:
     allowed = {"tensorfold", "numpy", *sys.stdlib_module_names}
     assert {
@@ -124,6 +125,7 @@ def test_every_library_imported_is_a_stated_dependency_and_every_stated_one_is_i
     assert {PART_OF.get(name, name) for name in used} == stated
 
 
+@pytest.mark.slow
 def test_commands_hand_the_environment_to_the_settings_and_nothing_else_reads_it() -> None:
     reading = {
         name

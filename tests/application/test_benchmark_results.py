@@ -108,6 +108,7 @@ _ODD: st.SearchStrategy[Any] = st.one_of(
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.data())
+@pytest.mark.slow
 def test_a_file_spoiled_anywhere_is_read_or_refused_in_one_printable_line(data: st.DataObject) -> None:
     spoiled = stated()
     place: Any = spoiled

@@ -123,6 +123,7 @@ def test_a_side_file_that_the_family_names_must_be_there(tmp_path: Path, monkeyp
 
 @given(st.text(max_size=30))
 @settings(derandomize=True, deadline=None, max_examples=200)
+@pytest.mark.slow
 def test_no_name_with_a_path_or_of_code_is_ever_a_part(text: str) -> None:
     for name in (text, f"{text}.safetensors", f"{text}/model.safetensors", f"{text}.py"):
         if is_part(name):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -140,6 +141,7 @@ def pairs(case: Case) -> list[tuple[GenerationRequest, SerialReply]]:
 
 @PROPERTY
 @given(asked())
+@pytest.mark.slow
 def test_drafted_shared_and_undrafted_replies_are_the_serial_ones(case: Case) -> None:
     the_law, requests, expected = case
     got = replies(HashModel(the_law), requests, expected)

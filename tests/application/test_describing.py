@@ -76,6 +76,7 @@ def test_a_packages_model_is_told_before_it_is_fetched(tmp_path: Path, monkeypat
         house.told("demo")
 
 
+@pytest.mark.slow
 def test_a_model_of_a_listed_family_is_told_with_who_serves_it(tmp_path: Path) -> None:
     config = {"model_type": "qwen3_5", "text_config": qwen3_5.CONFIG, "quantization": {"bits": 4, "group_size": 64}}
     told = House(tmp_path, config).told()

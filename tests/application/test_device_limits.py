@@ -97,6 +97,7 @@ def test_a_layout_that_does_not_keep_its_rows_on_an_older_mac_is_refused_by_name
     ],
     ids=["proven", "no drafts", "its own layout", "newer", "unknown", "processor", "another family"],
 )
+@pytest.mark.slow
 def test_nothing_else_is_refused_for_its_machine(
     tmp_path: Path, family: str, layout: Layout, device: str, width: int, drafts: bool
 ) -> None:

@@ -130,6 +130,7 @@ def test_after_every_round_a_lane_holds_the_prompt_and_all_of_the_reply_but_its_
 
 @PROPERTY
 @given(case_lists(most=4), st.integers(2, 16))
+@pytest.mark.slow
 def test_the_models_own_head_changes_no_token(the_cases: tuple[HashLaw, list[SerialCase]], chain: int) -> None:
     the_law, cases = the_cases
     from tensorfold.application.ports.target_model import ModelCosts
@@ -163,6 +164,7 @@ def test_no_broken_draft_source_changes_a_token_or_ends_a_stream(kind: type) -> 
 
 @pytest.mark.parametrize("offset", range(15))
 @pytest.mark.parametrize("kind", ["stop_id", "max_tokens", "stop_string"])
+@pytest.mark.slow
 def test_an_end_anywhere_inside_a_fully_right_window_ends_the_reply_there(kind: str, offset: int) -> None:
     the_law = law(9, vocabulary=96)
     whole = serial_references(the_law, [SerialCase((3, 1, 4), 64)])[0].tokens
@@ -182,6 +184,7 @@ def test_an_end_anywhere_inside_a_fully_right_window_ends_the_reply_there(kind: 
     assert tuple(trail.absorbed) == case.prompt + expected.tokens[:-1]
 
 
+@pytest.mark.slow
 def test_a_concurrent_reply_equals_its_solo_reply_whenever_it_arrives_and_whoever_leaves() -> None:
     the_law = law(11)
     rng = random.Random(4)
@@ -226,6 +229,7 @@ def test_rounds_are_accounted_for_and_every_stream_moves_within_its_turn() -> No
         equal(one.ids, one.end, reply)
 
 
+@pytest.mark.slow
 def test_replies_do_not_depend_on_how_the_threads_interleave() -> None:
     the_law = law(13)
     cases = [SerialCase((i, 2 * i % 64), 50, Sampling(i, 1.1)) for i in range(12)]

@@ -89,6 +89,7 @@ heads = st.one_of(
 
 @settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(heads, st.integers(1, 16), st.integers(1, 16), st.booleans(), st.booleans(), st.integers(1, 6), st.booleans())
+@pytest.mark.slow
 def test_a_reply_drafted_by_a_head_equals_the_serial_one_at_every_depth_and_width(
     head: AnyHead, chain: int, tree: int, force: bool, copies: bool, parallel: int, shares: bool
 ) -> None:
@@ -239,6 +240,7 @@ BROKEN: dict[str, Callable[[Sequence[ProposeSpec], Offers], Any]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("force", [False, True])
+@pytest.mark.slow
 def test_a_broken_head_changes_no_token_and_ends_no_stream(name: str, force: bool) -> None:
     served = Watched(model(HashHead()), BROKEN[name])
     run(served, cases(), EngineSettings(parallel=3, force_windows=force), copies=True)

@@ -69,6 +69,7 @@ def test_the_most_and_the_longest_keys_are_taken() -> None:
 
 @given(st.binary(max_size=200))
 @settings(derandomize=True, deadline=None, max_examples=300)
+@pytest.mark.slow
 def test_any_bytes_are_keys_that_a_header_can_carry_or_a_refusal(data: bytes) -> None:
     try:
         keys = read_keys(data, NAME)

@@ -127,6 +127,7 @@ def test_a_stream_ends_only_when_memory_cannot_carry_it_alone_and_is_told_of_par
 
 @pytest.mark.parametrize("site", ["open", "prefill", "collect_prefill", "launch", "collect", "keep", "propose"])
 @pytest.mark.parametrize("after", [False, True])
+@pytest.mark.slow
 def test_memory_that_cannot_be_had_for_one_request_ends_that_request_alone(site: Site, after: bool) -> None:
     def victim(prompt: tuple[int, ...]) -> bool:
         return prompt == LONG[2].prompt

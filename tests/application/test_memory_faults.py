@@ -51,6 +51,7 @@ def test_a_replay_that_is_sent_twice_is_noticed(monkeypatch: pytest.MonkeyPatch)
     assert differ(got)
 
 
+@pytest.mark.slow
 def test_a_paused_stream_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scheduler, "_unpark", lambda self, running: None)
     with pytest.raises(AssertionError, match="nothing came in time"):
@@ -83,6 +84,7 @@ def test_a_replay_into_another_state_is_noticed_where_its_draws_are_not_compared
 
 
 @pytest.mark.parametrize("forgotten", ["held", "work", "growth"])
+@pytest.mark.slow
 def test_a_gate_that_forgets_bytes_is_noticed(forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = gate.needed
 

@@ -49,6 +49,7 @@ def served(head: AnyHead, profile: Profile, engine: EngineSettings = FORCED, **s
 
 
 @pytest.mark.parametrize("head", WRONG, ids=["chain", "lattice"])
+@pytest.mark.slow
 def test_chains_land_as_deep_as_the_profile_says(head: AnyHead) -> None:
     counters = served(head, STEEP, tree_width=1)
     expected = 0.9 * (1 + 0.7 * (1 + 0.5 * (1 + 0.5 * (1 + 0.5 * (1 + 0.5 * (1 + 0.5))))))
@@ -60,6 +61,7 @@ def _streams(counters: Any) -> float:
     return float((counters.completion_tokens - counters.kept_total) / counters.rounds)
 
 
+@pytest.mark.slow
 def test_a_tree_lands_what_lies_at_any_rank_of_its_reach() -> None:
     ranks = Profile(((0.6, 0.2, 0.1),))
     tree = served(HashDrafter((0.0,) * 7, width=16), ranks)
@@ -100,6 +102,7 @@ def test_the_policies_see_the_profiles_confidence_and_the_head_works_to_its_full
     assert isinstance(offer, Chain) and offer.confidence == (0.9, 0.7, 0.5, 0.5, 0.5)
 
 
+@pytest.mark.slow
 def test_rounds_by_cost_and_confidence_stay_exact() -> None:
     for head in WRONG:
         heads = DraftSettings(mtp_drafts=4, mtp_confidence=0.6)
@@ -139,6 +142,7 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=names(CHECKS))
+@pytest.mark.slow
 def test_a_planted_model_keeps_the_ports_promises(check: Any) -> None:
     for head in WRONG:
         model = PlantedHeads(HashModel(head=head, batch_rows=32), lambda prompt, sampling: (1, 2, 3, 4), STEEP)

@@ -202,6 +202,7 @@ def test_a_foreground_prompt_does_not_wait_for_one_in_the_background() -> None:
     assert not engine.waits(live)
 
 
+@pytest.mark.slow
 def test_a_restarted_server_resumes_what_the_one_before_kept() -> None:
     prompts, disk = conversation(12, 7), FakeSnapshotStore()
     expected = fresh(prompts)
@@ -334,6 +335,7 @@ def test_the_record_is_told_where_each_prompt_resumed() -> None:
     assert heard.resumed == [cached(one) for one in got] and heard.resumed[-1] > 0
 
 
+@pytest.mark.slow
 def test_what_memory_asks_back_is_given_up_one_by_one_but_for_what_is_in_use() -> None:
     prompts = conversation(22, 6)
     with keeping(model()) as server:

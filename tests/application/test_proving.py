@@ -30,6 +30,7 @@ def prove(model: TargetModel, settings: EngineSettings = FORCED, said: list[str]
         return Prover(scheduler, TOKENIZER, say).run()
 
 
+@pytest.mark.slow
 def test_a_sound_engine_is_proved_in_every_mode() -> None:
     said: list[str] = []
     report = prove(HashModel(LAW, prefill_slice=64), said=said)
@@ -63,18 +64,21 @@ def test_a_fault_in_wide_rows_is_found_and_its_position_named(trees: bool) -> No
     assert any(("trees" if trees else "chains") in reason for reason in report.reasons)
 
 
+@pytest.mark.slow
 def test_a_fault_in_shared_rows_is_found_in_the_crowd_alone() -> None:
     report = prove(StreamsDriftingModel(LAW, prefill_slice=64))
     assert [row.mode for row in report.rows if row.first is not None] == ["crowd, shared rounds", "cancel and rejoin"]
     assert not report.passed
 
 
+@pytest.mark.slow
 def test_bits_that_differ_are_found_even_where_the_token_is_the_same() -> None:
     report = prove(DriftingModel(2, LAW, prefill_slice=64))
     bits = [row.first for row in report.rows if row.first is not None and row.first.bits]
     assert bits and "row's bits differ" in bits[0].sentence()
 
 
+@pytest.mark.slow
 def test_a_proof_without_windows_proves_nothing_and_fails() -> None:
     report = prove(HashModel(LAW, prefill_slice=64, chain_width=1, tree_width=1, shares_rounds=False))
     assert not report.passed and report.differences == 0
@@ -82,6 +86,7 @@ def test_a_proof_without_windows_proves_nothing_and_fails() -> None:
     assert [row.mode for row in report.rows] == ["crowd, rounds in turn", "cancel and rejoin", "prompts resumed"]
 
 
+@pytest.mark.slow
 def test_a_model_without_trees_is_proved_with_chains() -> None:
     report = prove(HashModel(LAW, prefill_slice=64, tree_width=1))
     assert report.passed
@@ -89,6 +94,7 @@ def test_a_model_without_trees_is_proved_with_chains() -> None:
 
 
 @pytest.mark.parametrize("head", [HashHead((0.9, 0.6, 0.3)), HashDrafter((0.0, 0.0))], ids=["chain", "lattice"])
+@pytest.mark.slow
 def test_a_models_own_head_is_proved_with_nothing_planted_beside_it(head: AnyHead) -> None:
     report = prove(HashModel(LAW, prefill_slice=64, head=head))
     assert report.passed
@@ -97,6 +103,7 @@ def test_a_models_own_head_is_proved_with_nothing_planted_beside_it(head: AnyHea
     assert all(row.headed >= LEAST_HEADED and "oracle" not in row.drafts and row.compared > 100 for row in headed)
 
 
+@pytest.mark.slow
 def test_a_head_that_never_drafts_makes_the_proof_fail() -> None:
     model = FaultyModel(HashModel(LAW, prefill_slice=64, head=HashHead()), [Fault("propose")])
     report = prove(model)
@@ -104,6 +111,7 @@ def test_a_head_that_never_drafts_makes_the_proof_fail() -> None:
     assert "draft head, greedy: 0 drafts of the head were verified, at least 100 are needed" in report.reasons
 
 
+@pytest.mark.slow
 def test_prompts_that_resume_are_proved_from_memory_and_from_disk() -> None:
     disk = FakeSnapshotStore()
     with serving(HashModel(LAW, prefill_slice=64), settings=FORCED, sources=(CopySourceFactory(),)) as scheduler:
@@ -114,6 +122,7 @@ def test_prompts_that_resume_are_proved_from_memory_and_from_disk() -> None:
     assert all(row.resumed and row.resumed >= LEAST_RESUMED and row.compared > 200 for row in rows)
 
 
+@pytest.mark.slow
 def test_a_prompt_resumed_from_another_state_is_found() -> None:
     class Forgetful(HashModel):
         def restore(self, image: LaneImage, capacity: int) -> Lane:
@@ -125,6 +134,7 @@ def test_a_prompt_resumed_from_another_state_is_found() -> None:
     assert [row.mode for row in report.rows if row.first is not None] == ["prompts resumed"]
 
 
+@pytest.mark.slow
 def test_a_model_that_resumes_nothing_makes_the_proof_fail() -> None:
     report = prove(FaultyModel(HashModel(LAW, prefill_slice=64), [Fault("export")]))
     assert report.reasons == ("prompts resumed: 0 prompt tokens were resumed, at least 100 are needed",)
@@ -143,6 +153,7 @@ def test_narrow_windows_need_every_kept_length_up_to_their_own_width() -> None:
     assert {row.widest for row in report.rows if row.counts_drafts} == {3, 2}
 
 
+@pytest.mark.slow
 def test_a_request_that_fails_makes_the_proof_fail() -> None:
     model = FaultyModel(HashModel(LAW, prefill_slice=64), [Fault("prefill", nth=20)])
     report = prove(model)

@@ -96,6 +96,7 @@ def test_a_record_that_offers_nothing_proves_nothing() -> None:
     assert any(reason.startswith("record on: 0 copied tokens landed") for reason in report.reasons)
 
 
+@pytest.mark.slow
 def test_windows_of_one_row_leave_the_record_unproved() -> None:
     with records() as record:
         report = prove(HashModel(LAW, prefill_slice=64, chain_width=1, tree_width=1, shares_rounds=False), record)

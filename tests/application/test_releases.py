@@ -52,6 +52,7 @@ def test_anything_but_a_strict_tag_is_no_tag(tag: object) -> None:
 
 @given(st.text())
 @settings(derandomize=True, deadline=None, max_examples=200)
+@pytest.mark.slow
 def test_a_text_that_is_read_as_a_tag_is_spelled_from_its_numbers(text: str) -> None:
     for tag in (text, f"v{text}", f"v{text}.0.1"):
         version = read_tag(tag)

@@ -53,6 +53,7 @@ def test_a_target_model_that_takes_masks_promises_that(
 
 
 @pytest.mark.parametrize("check", IMAGES, ids=names(IMAGES))
+@pytest.mark.slow
 def test_a_target_model_that_makes_images_promises_that(
     check: Callable[[ModelSubject], None], subject: ModelSubject
 ) -> None:

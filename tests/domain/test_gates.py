@@ -188,6 +188,7 @@ def test_any_text_and_stops_match_as_a_plain_search_does(
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(PIECES, STOPS)
+@pytest.mark.slow
 def test_what_is_held_back_is_the_longest_suffix_that_begins_a_stop(pieces: list[bytes], stops: list[bytes]) -> None:
     matcher, state, text = StopMatcher(stops), 0, b""
     for piece in pieces:

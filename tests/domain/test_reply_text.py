@@ -119,6 +119,7 @@ def test_any_grouping_of_ids_gives_the_decoded_bytes_before_the_stop(
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(PIECES, STOPS)
+@pytest.mark.slow
 def test_what_is_shown_is_never_taken_back(pieces: list[bytes], stops: list[bytes]) -> None:
     text, shown = ReplyText(TokenBytes(pieces), stops), ""
     for token in range(len(pieces)):

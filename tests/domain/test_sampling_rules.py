@@ -34,6 +34,7 @@ def row_of(values: list[float]) -> np.ndarray:
 @given(ROWS, SAMPLINGS, st.integers(0, 300_000))
 @example([math.nan, math.nan], Sampling(temperature=1.0), 0)
 @example([-math.inf, -math.inf, math.nan], Sampling(temperature=0.7, top_k=2, top_p=0.5, min_p=0.1), 9)
+@pytest.mark.slow
 def test_a_draw_equals_the_slow_reference(values: list[float], sampling: Sampling, position: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -42,6 +43,7 @@ def test_a_draw_equals_the_slow_reference(values: list[float], sampling: Samplin
 
 @FEW
 @given(WILD_ROWS, SAMPLINGS, st.integers(0, 300_000))
+@pytest.mark.slow
 def test_infinite_and_enormous_logits_draw_as_in_the_reference(
     values: list[float], sampling: Sampling, position: int
 ) -> None:
@@ -53,6 +55,7 @@ def test_infinite_and_enormous_logits_draw_as_in_the_reference(
 
 @FEW
 @given(ROWS, SAMPLINGS, st.randoms(use_true_random=False), st.integers(0, 999))
+@pytest.mark.slow
 def test_the_order_of_candidates_never_matters(
     values: list[float], sampling: Sampling, random: object, position: int
 ) -> None:
@@ -63,6 +66,7 @@ def test_the_order_of_candidates_never_matters(
 
 @FEW
 @given(ROWS, SAMPLINGS, st.integers(1, 6))
+@pytest.mark.slow
 def test_candidates_below_a_full_top_k_never_matter(values: list[float], sampling: Sampling, extra: int) -> None:
     row = row_of(values)
     sampling = Sampling(sampling.seed, sampling.temperature, len(values), sampling.top_p, sampling.min_p)
@@ -72,6 +76,7 @@ def test_candidates_below_a_full_top_k_never_matter(values: list[float], samplin
 
 @FEW
 @given(ROWS, SAMPLINGS, st.integers(1, 6))
+@pytest.mark.slow
 def test_masked_candidates_never_matter(values: list[float], sampling: Sampling, extra: int) -> None:
     row = row_of([*values, -40.0])
     masked = np.concatenate([row, np.full(extra, -math.inf, dtype=np.float32)])
@@ -80,6 +85,7 @@ def test_masked_candidates_never_matter(values: list[float], sampling: Sampling,
 
 @FEW
 @given(st.lists(ROWS, min_size=1, max_size=6), st.lists(SAMPLINGS, min_size=6, max_size=6), st.integers(0, 99))
+@pytest.mark.slow
 def test_rows_drawn_together_equal_rows_drawn_alone(
     rows: list[list[float]], samplings: list[Sampling], position: int
 ) -> None:
@@ -245,6 +251,7 @@ def test_a_top_k_beyond_the_vocabulary_is_no_top_k() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 200))
+@pytest.mark.slow
 def test_noise_and_weights_of_a_candidate_do_not_depend_on_its_neighbours(seed: int, count: int) -> None:
     generator = np.random.default_rng(seed)
     ids = generator.integers(0, 300_000, count)

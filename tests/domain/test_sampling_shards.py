@@ -33,6 +33,7 @@ def split(
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(WILD_ROWS, SAMPLINGS, st.integers(2, 8), st.integers(0, 9999), st.integers(1, 12), st.booleans())
 @example([math.nan] * 8, Sampling(temperature=1.0, top_p=0.5), 8, 0, 1, False)
+@pytest.mark.slow
 def test_a_split_row_draws_as_a_whole_one_or_asks_for_more(
     values: list[float], sampling: Sampling, parts: int, position: int, most: int, shuffled: bool
 ) -> None:

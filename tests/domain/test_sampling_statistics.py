@@ -34,6 +34,7 @@ def test_two_hundred_thousand_draws_follow_the_softmax() -> None:
     assert chi_square(np.bincount(drawn, minlength=8), shares / shares.sum()) < 24.32  # 7 degrees of freedom
 
 
+@pytest.mark.slow
 def test_draws_with_every_cut_follow_the_softmax_of_what_is_kept() -> None:
     row = np.log(np.array([0.3, 0.25, 0.2, 0.15, 0.06, 0.04], dtype=np.float32))
     drawn = [draw(row, position, Sampling(5, 1.0, 5, 0.9, 0.4)) for position in range(8_000)]
@@ -42,6 +43,7 @@ def test_draws_with_every_cut_follow_the_softmax_of_what_is_kept() -> None:
     assert chi_square(counts[:4], np.array([0.3, 0.25, 0.2, 0.15]) / 0.9) < 16.27  # 3 degrees of freedom
 
 
+@pytest.mark.slow
 def test_draws_at_neighbouring_positions_are_independent() -> None:
     drawn = noise_table(3, range(FEWER), np.arange(6, dtype=np.int64)).argmax(axis=1)
     for apart in (1, 2, 17):

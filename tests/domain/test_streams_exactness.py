@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,6 +156,7 @@ REQUESTS = st.builds(
 
 @settings(derandomize=True, deadline=None, max_examples=120)
 @given(REQUESTS, st.integers(0, 2**32))
+@pytest.mark.slow
 def test_a_drafted_reply_equals_the_serial_reply(request: Request, seed: int) -> None:
     reply, finish, stop, _, _ = run(request, serial)
     drafted, drafted_finish, drafted_stop, _, rounds = run(request, planted(reply, random.Random(seed)))
@@ -189,6 +191,7 @@ def endings(reply: Sequence[int], offset: int) -> list[tuple[int, frozenset[int]
     return ends
 
 
+@pytest.mark.slow
 def test_a_reply_that_ends_at_any_offset_of_a_kept_window_is_the_serial_reply() -> None:
     ended = {Finish.STOP: 0, Finish.LENGTH: 0}
     inside = 0

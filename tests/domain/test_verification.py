@@ -88,6 +88,7 @@ def slow(window: Window, draws: list[int], room: int, stops: frozenset[int]) -> 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(st.data())
+@pytest.mark.slow
 def test_the_path_of_any_window_is_the_one_a_search_from_each_row_finds(data: st.DataObject) -> None:
     tokens = st.integers(0, 2)
     if data.draw(st.booleans()):

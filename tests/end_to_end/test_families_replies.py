@@ -80,6 +80,7 @@ def serving(family: Family, folder: Path, window: int) -> Iterator[Scripted]:
 
 @pytest.mark.parametrize("window", [1, 5])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.slow
 def test_a_reply_that_thinks_and_calls_is_read_alike_streamed_and_whole(
     family: Family, window: int, tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_reply_that_thinks_and_calls_is_read_alike_streamed_and_whole(
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.slow
 def test_an_agents_second_turn_holds_the_first_as_it_was_written(family: Family, tmp_path: Path) -> None:
     with serving(family, tmp_path, 1) as server, client_of(server) as client:
         first: Any = client.chat.completions.create(model="any", messages=ASKED, tools=TOOLS, temperature=0)
@@ -123,6 +125,7 @@ def client_of(server: Scripted) -> Iterator[openai.OpenAI]:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@pytest.mark.slow
 def test_the_official_client_puts_a_streamed_call_together(family: Family, tmp_path: Path) -> None:
     with serving(family, tmp_path, 3) as server, client_of(server) as client:
         whole: Any = client.chat.completions.create(model="any", messages=ASKED, tools=TOOLS, temperature=0)
@@ -150,6 +153,7 @@ def test_the_official_client_puts_a_streamed_call_together(family: Family, tmp_p
         assert (whole.usage.completion_tokens_details.reasoning_tokens > 0) is bool(family.thought)
 
 
+@pytest.mark.slow
 def test_thinking_efforts_and_template_arguments_reach_each_template(tmp_path: Path) -> None:
     ends = {
         "qwen": ("<think>\n", "<think>\n\n</think>\n\n"),

@@ -19,6 +19,7 @@ def families_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("families")
 
 
+@pytest.mark.slow
 def test_what_a_chat_asks_for_makes_another_prompt_in_every_template_that_reads_it() -> None:
     for family, template in TEMPLATES.items():
         prompts = {wish.name: rendered(family, wish) for wish in WISHES}

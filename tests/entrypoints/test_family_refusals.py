@@ -29,6 +29,7 @@ def publish(here: Place, config: dict[str, Any]) -> None:
     here.hub.add(REPO, {**FILES, "config.json": json.dumps(config).encode()})
 
 
+@pytest.mark.slow
 def test_another_layout_is_refused_before_a_byte_beyond_its_config(here: Place) -> None:
     for module, _, block, reads, states in ON_MLX:
         publish(here, stored(module, block))

@@ -112,6 +112,7 @@ def test_info_tells_how_weights_are_stored_and_replies_sampled(here: Place) -> N
     assert whole["sampling"] == {"temperature": 0.7, "top_k": 20, "top_p": 0.8, "min_p": 0.05}
 
 
+@pytest.mark.slow
 def test_info_tells_every_listed_family_by_the_facts_of_its_sheet(here: Place) -> None:
     for told in FACTS:
         here.hub.add(REPO, {"config.json": json.dumps(told.config).encode()})
@@ -121,6 +122,7 @@ def test_info_tells_every_listed_family_by_the_facts_of_its_sheet(here: Place) -
     assert here.hub.weights_asked() == 0
 
 
+@pytest.mark.slow
 def test_info_tells_a_branch_of_weights_in_exl3_and_asks_for_its_config_alone(here: Place) -> None:
     block = {"quant_method": "exl3", "bits": 3.05, "head_bits": 5, "codebook": "mul1"}
     here.hub.add(REPO, {"config.json": json.dumps(qwen4_exp.CONFIG | {"quantization_config": block}).encode()})

@@ -98,6 +98,7 @@ def test_a_planted_fault_is_made_small_and_comes_back_from_its_line(monkeypatch:
     assert campaign.fails(again, at_closed=False) is None
 
 
+@pytest.mark.slow
 def test_the_same_number_of_a_seed_is_the_same_input_and_another_is_not() -> None:
     assert [made(3, number) for number in range(300)] == [made(3, number) for number in range(300)]
     assert len({made(3, number)[1] for number in range(300)}) > 290

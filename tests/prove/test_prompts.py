@@ -129,6 +129,7 @@ def test_debts_that_are_not_carried_are_caught(monkeypatch: pytest.MonkeyPatch) 
     assert shares(1, 3)
 
 
+@pytest.mark.slow
 def test_replies_get_their_share_without_a_fault() -> None:
     assert not shares(2, 3)
 

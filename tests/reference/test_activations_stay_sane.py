@@ -14,6 +14,7 @@ from tests.synthetic.tiny_configs import FAMILIES, VOCABULARY, tiny
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("quantized", (False, True), ids=("dense", "affine"))
+@pytest.mark.slow
 def test_rows_keep_their_size_and_logits_are_neither_flat_nor_certain(
     family: str, quantized: bool, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ def agree(ours: NDArray[np.float64], theirs: NDArray[np.float32]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
+@pytest.mark.slow
 def test_logits_of_model_and_draft_head_equal_the_kept_ones_of_each_library(case: Case, tmp_path: Path) -> None:
     model, fed, theirs = case.model(tmp_path), Fed(), kept(case.name)
     ours = np.stack([model.feed(fed, token) for token in oracles.tokens()])[list(POSITIONS)]

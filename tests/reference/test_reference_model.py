@@ -26,6 +26,7 @@ def model_of(family: str, folder: Path) -> ReferenceModel:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("prompt", (0, 10), ids=lambda length: f"behind_{length}")
+@pytest.mark.slow
 def test_a_tree_row_has_the_logits_of_its_own_path(family: str, prompt: int, tmp_path: Path) -> None:
     model, before = model_of(family, tmp_path), tokens()[:prompt]
     rows = model.tree_logits(before, WINDOW)
@@ -36,6 +37,7 @@ def test_a_tree_row_has_the_logits_of_its_own_path(family: str, prompt: int, tmp
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
 def test_buffers_are_those_of_the_state_spec(family: str, tmp_path: Path) -> None:
     model, length = model_of(family, tmp_path), 14
     fed = Fed()
@@ -50,6 +52,7 @@ def test_buffers_are_those_of_the_state_spec(family: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
 def test_an_earlier_token_reaches_every_later_row(family: str, tmp_path: Path) -> None:
     model, fed = model_of(family, tmp_path), tokens()[:6]
     other = [fed[0] + 1, *fed[1:]]
@@ -57,6 +60,7 @@ def test_an_earlier_token_reaches_every_later_row(family: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if PLANS[family](tiny(family)).mtp is not None])
+@pytest.mark.slow
 def test_a_chained_draft_reads_what_the_head_gave_and_changes_nothing_before_it(family: str, tmp_path: Path) -> None:
     model, fed = model_of(family, tmp_path), tokens()[:9]
     plain, chained = mtp_logits(model, fed), mtp_logits(model, fed, [20, 21])
@@ -100,6 +104,7 @@ def test_a_block_reads_its_context_as_far_as_the_window_reaches(tmp_path: Path) 
     assert (moved > 1e-9).all()
 
 
+@pytest.mark.slow
 def test_a_drafter_of_a_model_with_streams_reads_their_mean(tmp_path: Path) -> None:
     target, fed = model_of("glm5_next", tmp_path / "target"), tokens()[:4]
     plan = dflash_plan(tiny_drafter(), target.plan)

@@ -32,6 +32,7 @@ FORMS = tuple(PUBLICATIONS)
 
 
 @pytest.mark.parametrize(("family", "form"), FORMS, ids=lambda v: str(v))
+@pytest.mark.slow
 def test_a_checkpoint_is_taken_by_the_readers_of_the_product(family: str, form: str, tmp_path: Path) -> None:
     config = tiny(family)
     quantization = None if form == "hf" else LAYOUTS[family]
@@ -45,6 +46,7 @@ def test_a_checkpoint_is_taken_by_the_readers_of_the_product(family: str, form: 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
 def test_every_form_holds_the_same_weights(family: str, tmp_path: Path) -> None:
     config = tiny(family)
     plan = PLANS[family](config)

@@ -66,6 +66,7 @@ def test_files_never_take_more_than_the_budget_and_hold_what_was_told(
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.lists(st.integers(17, 5 * CHUNK), min_size=1, max_size=12))
+@pytest.mark.slow
 def test_parts_put_together_without_their_leads_are_the_pieces(counts: list[int]) -> None:
     bench = in_memory()
     store = bench.another(budget_bytes=100 * CHUNK * 4)

@@ -101,6 +101,7 @@ def test_a_disk_that_forgets_what_was_synced_is_noticed(corpus: Corpus, monkeypa
     assert "durable ids" in " ".join(looked_at(corpus, "append").violations)
 
 
+@pytest.mark.slow
 def test_a_folder_that_forgets_its_names_is_noticed(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedDisk, "sync_folder", lambda self: None)
     said = " ".join(looked_at(corpus, "delete").violations)
@@ -108,6 +109,7 @@ def test_a_folder_that_forgets_its_names_is_noticed(corpus: Corpus, monkeypatch:
     assert "none may" in said
 
 
+@pytest.mark.slow
 def test_zeros_that_read_as_ids_are_noticed(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     decode = record_format.decode
     modules = [module for name, module in sys.modules.items() if "filesystem.record_" in name]
@@ -116,6 +118,7 @@ def test_zeros_that_read_as_ids_are_noticed(corpus: Corpus, monkeypatch: pytest.
     assert looked_at(corpus, "append").never_written > 0
 
 
+@pytest.mark.slow
 def test_a_cut_that_is_not_durable_before_the_next_write_is_noticed(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def test_bytes_behind_the_last_whole_value_are_ignored() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.binary(max_size=400), st.integers(1, 2**31 - 2))
+@pytest.mark.slow
 def test_any_bytes_are_read_as_ids_of_the_vocabulary_or_ends(data: bytes, vocabulary: int) -> None:
     ids = decode(data, vocabulary)
     assert ids.dtype == np.int32 and ids.flags.writeable and len(ids) == len(data) // 4

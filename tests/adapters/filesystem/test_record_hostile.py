@@ -50,6 +50,7 @@ def _contents(bench: Bench) -> dict[str, bytes]:
     ),
     st.booleans(),
 )
+@pytest.mark.slow
 def test_any_files_open_and_read_as_ids_of_the_vocabulary(files: dict[int, bytes], read_only: bool) -> None:
     bench = in_memory(record_of(files))
     store = bench.another(read_only=read_only)

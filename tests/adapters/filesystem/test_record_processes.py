@@ -50,6 +50,7 @@ def _traces(folder: Path) -> dict[str, tuple[int, int, int, int]]:
     return {name: (look.st_mode, look.st_size, look.st_ino, look.st_mtime_ns) for name, look in looks.items()}
 
 
+@pytest.mark.slow
 def test_a_second_server_reads_and_a_third_becomes_the_writer_when_the_first_was_killed(tmp_path: Path) -> None:
     folder = tmp_path / "record"
     second = on_disk(folder)

@@ -28,6 +28,7 @@ def test_its_tensors_have_the_familys_names(folder: Path) -> None:
     assert beside and all(tensor.name.startswith("mtp.") for tensor in beside)
 
 
+@pytest.mark.slow
 def test_without_it_the_rest_is_read(folder: Path) -> None:
     whole = FolderReader().facts(folder)
     (folder / SIDE).unlink()
@@ -36,6 +37,7 @@ def test_without_it_the_rest_is_read(folder: Path) -> None:
     assert left.digest != whole.digest
 
 
+@pytest.mark.slow
 def test_a_broken_one_is_refused_by_name(folder: Path) -> None:
     (folder / SIDE).write_bytes(b"\0" * 12)
     with pytest.raises(RefusedError, match=SIDE):

@@ -74,6 +74,7 @@ def read(dialect: str, tokenizer: FakeTokenizer, ids: Sequence[int]) -> list[tup
 @pytest.mark.parametrize("special", [False, True], ids=["marks_as_text", "marks_as_tokens"])
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 @pytest.mark.parametrize(("names", "most"), [(tuple(SCHEMAS), 4), (("find_files",), 1)], ids=["required", "named"])
+@pytest.mark.slow
 def test_a_forced_call_is_one_of_an_offered_tool_with_valid_arguments(
     dialect: str, special: bool, names: tuple[str, ...], most: int
 ) -> None:

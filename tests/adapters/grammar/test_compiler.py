@@ -45,6 +45,7 @@ def fits(compiler: GuidanceCompiler, kind: str, grammar: str, text: str) -> bool
         ("lark", 'start: item ("," item)*\nitem: /[0-9]+/', "12,5", "12,"),
     ],
 )
+@pytest.mark.slow
 def test_a_grammar_takes_what_it_says(compiler: GuidanceCompiler, kind: str, grammar: str, good: str, bad: str) -> None:
     assert fits(compiler, kind, grammar, good)
     assert not fits(compiler, kind, grammar, bad)
@@ -96,6 +97,7 @@ def test_blanks_between_the_parts_of_a_json_text_end(compiler: GuidanceCompiler)
         ("xml", "<a/>", "No grammar of the kind 'xml' is known"),
     ],
 )
+@pytest.mark.slow
 def test_a_grammar_that_cannot_be_held_is_refused_in_one_sentence(
     compiler: GuidanceCompiler, kind: str, grammar: str, said: str
 ) -> None:

@@ -39,6 +39,7 @@ def partials(folder: Path) -> list[int]:
     return parts_of(folder / "hub")
 
 
+@pytest.mark.slow
 def test_only_the_configuration_is_asked_for_at_first(server: HubServer, tmp_path: Path) -> None:
     folder = hub_over(server, tmp_path).fetch_config(REPO, None)
     assert contents(folder) == {name: FILES[name] for name in ("config.json", "generation_config.json")}
@@ -183,6 +184,7 @@ def test_a_hub_out_of_reach_leaves_what_is_complete(server: HubServer, tmp_path:
     assert said[0].endswith("nothing listens there; taking org/model as it is on this machine")
 
 
+@pytest.mark.slow
 def test_a_hub_that_never_answers_is_given_up(server: HubServer, tmp_path: Path) -> None:
     gate = threading.Event()
     server.mischief.hold = {BIG: (0, gate)}
@@ -222,6 +224,7 @@ def test_a_ref_that_is_no_commit_points_nowhere(server: HubServer, tmp_path: Pat
         assert hub_over(server, tmp_path).cached(REPO, None) is None
 
 
+@pytest.mark.slow
 def test_the_hubs_own_library_finds_what_was_downloaded(server: HubServer, tmp_path: Path) -> None:
     from huggingface_hub import snapshot_download, try_to_load_from_cache
 

@@ -180,6 +180,7 @@ def test_a_redirect_from_a_safe_connection_to_an_open_one_is_refused(tmp_path: P
     assert "redirects to a place without a safe connection" in message
 
 
+@pytest.mark.slow
 def test_redirects_without_end_are_refused(server: HubServer, tmp_path: Path) -> None:
     server.mischief.location = f"{server.url}/{REPO}/resolve/main/{BIG}"
     assert "from place to place without end" in refused(server, tmp_path)
@@ -276,6 +277,7 @@ def without(*names: str) -> dict[str, bytes]:
         ({"config.json": config_of(FILES, model_type="other"), "model.bin": b"x"}, "holds no safetensors file"),
     ],
 )
+@pytest.mark.slow
 def test_what_lacks_is_named_before_a_weight_is_fetched(
     server: HubServer, tmp_path: Path, files: dict[str, bytes], says: str
 ) -> None:

@@ -37,6 +37,7 @@ def feed(ops: Any, state: Any, count: int, seed: int, kept: int | None = None) -
 
 
 @pytest.mark.parametrize("name", sorted(ARITHMETICS))
+@pytest.mark.slow
 def test_a_sliding_window_bounds_the_bytes_held(name: str) -> None:
     ops = ARITHMETICS[name]
     state = ops.key_values(SLIDING, 100_000)
@@ -111,6 +112,7 @@ def test_nothing_an_abandoned_window_wrote_is_left_behind() -> None:
         assert not state._keys[:, at:].any()
 
 
+@pytest.mark.slow
 def test_which_keys_a_kernel_gets_hangs_on_the_lane_s_length_and_not_on_its_past(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

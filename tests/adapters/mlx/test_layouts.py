@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ def windows(draw: st.DrawFn) -> Window:
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(windows(), st.integers(0, 1000))
+@pytest.mark.slow
 def test_every_row_belongs_to_one_branch_that_leads_through_it(window: Window, position: int) -> None:
     layout = lay_out(window, position)
     computed = [row for branch in layout.branches for row in branch.rows]

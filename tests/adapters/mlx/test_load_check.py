@@ -35,6 +35,7 @@ def test_sound_rows_are_allowed_everything_that_was_wanted(model: MlxModel[Any])
 
 
 @pytest.mark.parametrize("width", (1, 2, 5, 15))
+@pytest.mark.slow
 def test_windows_are_as_wide_as_their_rows_are_exact(width: int, tmp_path: Path) -> None:
     with planted_faults.drift_when_wide(width):
         model = load(tmp_path, SMALL)
@@ -66,6 +67,7 @@ def test_weights_whose_logits_are_not_numbers_are_refused(tmp_path: Path) -> Non
     assert not list((tmp_path / "cache").rglob("*.json"))
 
 
+@pytest.mark.slow
 def test_trees_are_narrowed_apart_from_chains(tmp_path: Path) -> None:
     with planted_faults.drift_when_branched(8):
         limits = load(tmp_path / "a", SMALL).limits
@@ -76,6 +78,7 @@ def test_trees_are_narrowed_apart_from_chains(tmp_path: Path) -> None:
     assert (limits.chain_width, limits.tree_width) == (16, 1)
 
 
+@pytest.mark.slow
 def test_streams_that_disturb_each_other_do_not_share(tmp_path: Path) -> None:
     for streams in (1, 3, 7):
         with planted_faults.drift_when_shared(streams):
@@ -102,6 +105,7 @@ def test_prompts_whose_slices_drift_are_read_in_whole_chunks(tmp_path: Path) -> 
     model.close(lane)
 
 
+@pytest.mark.slow
 def test_a_fault_planted_after_the_check_changes_the_rows_of_windows(tmp_path: Path) -> None:
     with planted_faults.drift_after_load():
         model = load(tmp_path, SMALL)
@@ -172,6 +176,7 @@ def test_a_corrupt_finding_is_ignored_and_made_anew(tmp_path: Path, monkeypatch:
         assert len(ran) == 6
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where a folder should be")
     assert load(tmp_path, SMALL).limits.chain_width == 16

@@ -68,6 +68,7 @@ def test_windows_trees_and_steps_have_the_same_bits_under_every_order(family: st
     assert np.abs(np.concatenate([steps, more]) - wanted).max() <= 1e-4
 
 
+@pytest.mark.slow
 def test_half_precision_rows_have_the_same_bits_too(hybrid: TinyFamily) -> None:
     with emulated(ORDERS[1]):
         forward, ops = built(hybrid, "bfloat16")
@@ -101,6 +102,7 @@ def in_company(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_company")
+@pytest.mark.slow
 def test_a_kernel_whose_rows_know_of_each_other_is_left_out(hybrid: TinyFamily) -> None:
     with emulated(ORDERS[0]):
         forward, ops = built(hybrid)
@@ -110,6 +112,7 @@ def test_a_kernel_whose_rows_know_of_each_other_is_left_out(hybrid: TinyFamily) 
     assert any("products of codes are left out" in line and "MLX's own" in line for line in ops.trust.lines())
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_wrong_alone_and_in_company_is_left_out(
     hybrid: TinyFamily, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +124,7 @@ def test_a_kernel_that_is_wrong_alone_and_in_company_is_left_out(
     assert "recurrences" in left_out(ops)
 
 
+@pytest.mark.slow
 def test_what_holds_is_told_in_one_line(hybrid: TinyFamily) -> None:
     with emulated(ORDERS[0]):
         forward, ops = built(hybrid)

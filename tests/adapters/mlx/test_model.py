@@ -36,6 +36,7 @@ def test_an_images_buffers_are_those_of_the_plans_state_spec(small: MlxModel[Any
     small.close(lane)
 
 
+@pytest.mark.slow
 def test_a_sliding_layer_exports_its_window_alone(tmp_path: Path) -> None:
     model = load(tmp_path, SLIDING)
     lane = absorb(model, [1] * 90, 128)
@@ -45,6 +46,7 @@ def test_a_sliding_layer_exports_its_window_alone(tmp_path: Path) -> None:
     assert serial(model, restored, [4, 5, 6], GREEDY) == serial(model, lane, [4, 5, 6], GREEDY)
 
 
+@pytest.mark.slow
 def test_images_travel_between_names_but_not_between_engines(small: MlxModel[Any], tmp_path: Path) -> None:
     lane = absorb(small, [1, 2, 3], 64)
     image = small.export(lane)

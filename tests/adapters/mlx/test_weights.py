@@ -139,6 +139,7 @@ def test_large_checkpoints_tell_how_far_they_are_read(tmp_path: Path, monkeypatc
     assert 1 < len(lines) <= 10 and all(line.startswith("reading weights: ") for line in lines)
 
 
+@pytest.mark.slow
 def test_matrices_too_large_to_unpack_stay_as_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = replace(SMALL, quantization=Layout(4, 32))
     facts = FolderReader().facts(shape.write(tmp_path / "checkpoint"))

@@ -136,6 +136,7 @@ def test_a_folder_that_is_not_as_it_was_written_is_built_anew(desk: Desk, damage
     assert desk.entries == {folder.name}
 
 
+@pytest.mark.slow
 def test_a_large_file_is_told_apart_by_samples(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversion_cache, "_WHOLE_BYTES", 20_000)
     monkeypatch.setattr(conversion_cache, "_SAMPLE_BYTES", 64)
@@ -255,6 +256,7 @@ print(desk.provide(), flush=True)
 """
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_convert_once_and_both_get_the_folder(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     (cache / "demo").mkdir(parents=True)

@@ -88,6 +88,7 @@ def widened(bits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("kind", BLOCK)
+@pytest.mark.slow
 def test_the_dense_form_is_every_value_rounded_once_to_bfloat16(tmp_path: Path, kind: str) -> None:
     model = Llama(kind=kind, embedding_kind=kind, own_head=True, attention_bias=True, mlp_bias=True)
     loaded = mx.load(str(converted(tmp_path, model, Form.DENSE) / "model.safetensors"))

@@ -100,6 +100,7 @@ VALUES = st.floats(0, 1e12) | st.integers(0, 10**9)
     st.text(max_size=30),
     st.dictionaries(NAMES, VALUES | NAMES | st.dictionaries(NAMES, VALUES, max_size=5), max_size=6),
 )
+@pytest.mark.slow
 def test_any_figures_make_a_well_formed_picture_with_every_mark_inside(title: str, figures: dict[str, Any]) -> None:
     root = drawn(figures, title)
     assert root.tag == f"{SVG}svg"
@@ -156,6 +157,7 @@ def test_labels_that_would_touch_are_moved_apart_and_keep_their_order() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.lists(st.floats(0, 400), max_size=6))
+@pytest.mark.slow
 def test_moved_labels_never_touch(heights: list[float]) -> None:
     moved = sorted(apart(heights, 13))
     assert all(right - left >= 13 - 1e-9 for left, right in itertools.pairwise(moved))

@@ -50,6 +50,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
 def test_dialect_thought_and_efforts_of_a_family_are_seen_in_its_template(family: str, tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text(template_source(family))
     made = load_template(tmp_path)

@@ -52,6 +52,7 @@ def test_a_text_becomes_the_librarys_ids_and_comes_back(pair: Pair, text: str) -
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(text=st.text(max_size=40))
+@pytest.mark.slow
 def test_any_text_comes_back_from_the_bytes_of_its_ids(pair: Pair, text: str) -> None:
     tokenizer, _ = pair
     assert joined(tokenizer.token_bytes, tokenizer.encode(text)) == text.encode()

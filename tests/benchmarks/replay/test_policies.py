@@ -27,6 +27,7 @@ from tests.benchmarks.replay.workload import Workload
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(runs=st.lists(st.lists(st.integers(0, 2), max_size=12), max_size=4))
+@pytest.mark.slow
 def test_an_automaton_counts_every_run_as_often_as_it_occurs(runs: list[list[int]]) -> None:
     automaton = SuffixAutomaton()
     counts: Counter[tuple[int, ...]] = Counter()
@@ -42,6 +43,7 @@ def test_an_automaton_counts_every_run_as_often_as_it_occurs(runs: list[list[int
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(text=st.lists(st.integers(0, 2), max_size=15), stream=st.lists(st.integers(0, 3), max_size=15))
+@pytest.mark.slow
 def test_an_automaton_tells_the_longest_end_that_occurred(text: list[int], stream: list[int]) -> None:
     automaton = SuffixAutomaton()
     automaton.add(text)

@@ -53,6 +53,7 @@ def test_a_request_hands_on_what_was_not_read_before_and_a_lead_in() -> None:
     assert Request(ids(1, 100), (1, 2)).run == (*ids(1, 100), 1, 2)
 
 
+@pytest.mark.slow
 def test_an_agents_prompt_is_the_conversation_so_far() -> None:
     loop = agent_loop(word_speech())
     grown = [(a, b) for a, b in _pairs(loop.streams) if b.resumed]
@@ -69,6 +70,7 @@ def test_the_old_text_of_an_edited_file_is_in_the_record_and_not_in_the_prompt()
         assert not set(_grams(new.prompt)) & set(_grams(new.reply))
 
 
+@pytest.mark.slow
 def test_random_ids_share_nothing_with_the_record() -> None:
     work = noise(word_speech())
     held = {gram for recorded in work.before for gram in _grams(recorded.run)}

@@ -105,6 +105,7 @@ def test_a_value_is_what_the_types_take_it_for_else_a_text(text: str, named: Any
 
 @settings(derandomize=True, deadline=None)
 @given(st.text(), st.sets(st.sampled_from(sorted(ANY))))
+@pytest.mark.slow
 def test_whatever_is_written_is_json_and_a_text_is_never_changed(text: str, named: set[str]) -> None:
     value = json.loads(typed(text, frozenset(named)))
     if named <= {"string"} and named:
@@ -115,6 +116,7 @@ def test_whatever_is_written_is_json_and_a_text_is_never_changed(text: str, name
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(st.text()))
+@pytest.mark.slow
 def test_escaped_pieces_make_the_escaped_whole(pieces: list[str]) -> None:
     assert "".join(map(escaped, pieces)) == escaped("".join(pieces))
     assert json.loads('"' + "".join(map(escaped, pieces)) + '"') == "".join(pieces)

@@ -187,6 +187,7 @@ TURNS = st.lists(
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(turns=TURNS, late_system=st.booleans(), user_runs=st.booleans())
+@pytest.mark.slow
 def test_no_text_is_lost_or_moved_whatever_the_template_takes(
     turns: list[tuple[str, str]], late_system: bool, user_runs: bool
 ) -> None:

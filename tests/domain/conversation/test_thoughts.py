@@ -84,6 +84,7 @@ FRAGMENTS = ("<think>", "</think>", "<th", "</", "<", "\n", " ", "b", "é", "thi
     st.sampled_from((THINK, CHANNEL)),
     st.booleans(),
 )
+@pytest.mark.slow
 def test_no_cut_changes_what_is_thought_and_what_is_answer(
     reply: str, places: list[int], marks: ThoughtMarks, inside: bool
 ) -> None:

@@ -64,6 +64,7 @@ def test_rows_stay_within_the_launch_and_rates_never_below_plain_rounds(
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(requests=requests, curve=curves, batch_rows=st.integers(1, 20), overhead=st.floats(0.0, 20.0))
+@pytest.mark.slow
 def test_no_other_grant_of_as_many_rows_expects_more(
     requests: list[RowRequest], curve: CostCurve, batch_rows: int, overhead: float
 ) -> None:

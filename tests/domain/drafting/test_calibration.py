@@ -23,6 +23,7 @@ def test_without_evidence_chances_stay_as_given() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(drafts, st.lists(chances, min_size=1, max_size=30))
+@pytest.mark.slow
 def test_the_order_of_chances_stays_and_none_leaves_its_range(
     seen: list[list[tuple[float, bool]]], asked: list[float]
 ) -> None:

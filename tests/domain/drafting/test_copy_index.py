@@ -195,6 +195,7 @@ def test_the_least_bounds_are_taken() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(tokens=st.lists(st.integers(0, 9), min_size=2, max_size=30), data=st.data(), count=st.integers(0, 80))
+@pytest.mark.slow
 def test_a_continuation_goes_on_in_what_it_has_copied(tokens: list[int], data: st.DataObject, count: int) -> None:
     distance = data.draw(st.integers(1, len(tokens)))
     grown = list(tokens)

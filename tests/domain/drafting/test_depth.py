@@ -217,6 +217,7 @@ def test_a_depth_is_within_its_bounds_and_asking_twice_changes_nothing(
     costs=st.lists(st.tuples(st.integers(1, 8), st.floats(1.0, 50.0)), min_size=1, max_size=5),
     head=st.lists(st.floats(0.1, 20.0), max_size=4),
 )
+@pytest.mark.slow
 def test_outside_probes_no_other_depth_expects_more_tokens_per_millisecond(
     kept: list[int], costs: list[tuple[int, float]], head: list[float]
 ) -> None:

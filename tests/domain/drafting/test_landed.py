@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def test_a_branch_below_a_wrong_draft_is_wrong_and_one_below_a_right_leaf_undeci
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.data())
+@pytest.mark.slow
 def test_it_tells_of_a_verified_window_what_verification_told(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))
     tokens = tuple(data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)))

@@ -35,6 +35,7 @@ def parents_of(found: Proposal) -> tuple[int, ...]:
 
 @settings(derandomize=True, deadline=None, max_examples=120)
 @given(st.integers(0, 2**32), widths, samplings, st.integers(1, 20), st.integers(1, 6))
+@pytest.mark.slow
 def test_a_tree_is_well_formed_within_its_budget_and_best_first(
     seed: int, shape: list[int], sampling: Sampling, budget: int, branches: int
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_tree_is_well_formed_within_its_budget_and_best_first(
 @given(
     st.integers(0, 2**32), st.lists(st.integers(1, 4), min_size=1, max_size=4), st.sampled_from([0.0, 0.6, 1.0, 2.0])
 )
+@pytest.mark.slow
 def test_the_rows_are_those_that_an_exhaustive_search_finds_likeliest(
     seed: int, shape: list[int], temperature: float
 ) -> None:
@@ -126,6 +128,7 @@ def test_what_the_request_would_leave_out_falls_behind(sampling: Sampling) -> No
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.data())
+@pytest.mark.slow
 def test_scores_that_are_no_numbers_cost_only_their_own_candidates(data: st.DataObject) -> None:
     lattice = random_lattice(data.draw(st.integers(0, 99)), [5, 5, 5])
     odd = st.sampled_from([math.nan, -math.inf, math.inf, 1e308, -1e308, 0.0])
@@ -171,6 +174,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
             search(bad, 0, GREEDY, 15, "head")
 
 
+@pytest.mark.slow
 def test_a_tree_of_fifteen_rows_takes_less_than_a_millisecond() -> None:
     sampling, least = Sampling(5, 1.0, 20, 0.95), math.inf
     for depth in (7, 15):

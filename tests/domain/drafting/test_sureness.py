@@ -49,6 +49,7 @@ def landed(error: float, sampling: Sampling, *, learning: bool, rounds: int = 20
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(0, 1.0, 20, 0.95), Sampling(0, 0.7)])
+@pytest.mark.slow
 def test_more_of_a_sure_drafter_lands_once_it_is_known(sampling: Sampling) -> None:
     plain, _ = landed(0.5, sampling, learning=False)
     better, sureness = landed(0.5, sampling, learning=True)
@@ -56,6 +57,7 @@ def test_more_of_a_sure_drafter_lands_once_it_is_known(sampling: Sampling) -> No
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(0, 1.0)])
+@pytest.mark.slow
 def test_nothing_is_lost_with_an_unsure_one(sampling: Sampling) -> None:
     plain, _ = landed(3.0, sampling, learning=False)
     learned, sureness = landed(3.0, sampling, learning=True)

@@ -188,6 +188,7 @@ def test_output_gates_differ_between_the_two_qwens() -> None:
         (glm5_next, "num_nextn_predict_layers"),
     ],
 )
+@pytest.mark.slow
 def test_a_config_without_a_draft_head_has_none_and_leaves_its_tensors_alone(module: Any, field: str) -> None:
     plan = module.plan(changed(module.CONFIG, {field: REMOVED}))
     assert plan.mtp is None and not any(path.startswith("mtp.") for path in plan.tensors.slots)
@@ -238,6 +239,7 @@ def test_nemotron_experts_may_be_narrowed_or_alone() -> None:
     assert ops(nemotron_h.plan(nemotron_h.CONFIG | {"n_shared_experts": 0}), 1).shared is None
 
 
+@pytest.mark.slow
 def test_glm_settings_are_read_in_both_spellings() -> None:
     flat = changed(
         glm5_next.CONFIG,

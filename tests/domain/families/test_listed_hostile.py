@@ -92,6 +92,7 @@ def check(config: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_any_config_becomes_a_sound_plan_or_one_sentence(name: str) -> None:
     fields = st.sampled_from([*CONFIGS[name], *ELSEWHERE])
 
@@ -106,6 +107,7 @@ def test_any_config_becomes_a_sound_plan_or_one_sentence(name: str) -> None:
 
 @given(st.dictionaries(st.sampled_from([*dflash2.CONFIG, "layer_types"]), VALUES, max_size=3))
 @settings(derandomize=True, deadline=None, max_examples=100)
+@pytest.mark.slow
 def test_any_drafters_config_becomes_a_sound_plan_or_one_sentence(changed: dict[str, Any]) -> None:
     config = dflash2.CONFIG | changed
     drafted_family(config)

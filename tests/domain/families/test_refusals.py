@@ -122,6 +122,7 @@ TAKEN: tuple[tuple[Any, str, dict[str, Any] | None], ...] = (
 
 
 @pytest.mark.parametrize(("module", "backend", "block"), TAKEN)
+@pytest.mark.slow
 def test_published_layouts_are_taken(module: Any, backend: str, block: dict[str, Any] | None) -> None:
     assert module.refuse(stored(module, block), backend) is None
 

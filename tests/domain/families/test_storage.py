@@ -111,6 +111,7 @@ def test_a_width_or_group_that_does_not_exist_is_refused(block: dict[str, Any], 
     assert field in refusal({"quantization": block})
 
 
+@pytest.mark.slow
 def test_a_block_that_is_no_object_or_has_too_many_entries_is_refused() -> None:
     assert "it must be an object" in refusal({"quantization": [4, 64]})
     crowd = {"bits": 4, "group_size": 64} | {str(i): True for i in range(200_001)}

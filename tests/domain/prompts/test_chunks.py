@@ -9,6 +9,7 @@ from tensorfold.domain.prompts.chunks import ChunkRule, slices
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(length=st.integers(1, 300), chunk=st.integers(1, 80), more=st.integers(0, 100))
+@pytest.mark.slow
 def test_a_plan_covers_every_position_once_on_a_grid(length: int, chunk: int, more: int) -> None:
     rule = ChunkRule(chunk)
     plan = list(rule.plan([0] * length).spans())
@@ -20,6 +21,7 @@ def test_a_plan_covers_every_position_once_on_a_grid(length: int, chunk: int, mo
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(start=st.integers(0, 50), size=st.integers(0, 100), rows=st.integers(0, 40))
+@pytest.mark.slow
 def test_slices_cover_their_span_in_order(start: int, size: int, rows: int) -> None:
     pieces = list(slices((start, start + size), rows))
     assert [p for a, b in pieces for p in range(a, b)] == list(range(start, start + size))

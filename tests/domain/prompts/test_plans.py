@@ -69,6 +69,7 @@ def test_spans_cover_what_is_left_behind_every_cut() -> None:
         assert [p for a, b in whole for p in range(a, b)] == list(range(plan.end))
 
 
+@pytest.mark.slow
 def test_prompts_with_one_beginning_have_one_plan_up_to_every_start_that_both_have() -> None:
     random_, shared = random.Random(5), 0
     for _ in range(2000):

@@ -1,5 +1,6 @@
 """Edits remembered: what is made again, when it is made unasked, what is forgotten."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,6 +150,7 @@ def test_no_more_drafts_are_made_than_asked_for() -> None:
     ahead=st.lists(st.integers(7, 8), max_size=3),
     count=st.integers(0, 20),
 )
+@pytest.mark.slow
 def test_a_copy_taken_up_behind_any_draft_goes_on_the_same(
     ids: list[int], made: list[tuple[list[int], list[int]]], ahead: list[int], count: int
 ) -> None:

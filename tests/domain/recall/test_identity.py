@@ -86,6 +86,7 @@ def test_nothing_but_the_exact_form_is_read(text: str) -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.text(max_size=200) | st.text(alphabet=sorted(set(GOOD)), max_size=200))
+@pytest.mark.slow
 def test_no_text_breaks_the_reader(text: str) -> None:
     found = parse(text)
     assert found is None or found.text().startswith(text.rstrip("\n"))

@@ -270,6 +270,7 @@ def test_the_newest_chunk_may_be_dropped_and_begun_again() -> None:
     assert index.ids == 60
 
 
+@pytest.mark.slow
 def test_memory_of_a_dropped_chunk_is_given_back() -> None:
     index = holding(A[:100])
     (chunk,) = index._chains.live.values()
@@ -280,6 +281,7 @@ def test_memory_of_a_dropped_chunk_is_given_back() -> None:
     assert [ref() for ref in gone] == [None, None]
 
 
+@pytest.mark.slow
 def test_a_chunk_takes_eight_bytes_an_id_and_nothing_else_stays_of_what_was_loaded() -> None:
     index = empty()
     read = text(5, CHUNK_IDS)

@@ -83,6 +83,7 @@ def test_other_ids_of_a_key_do_not_hide_those_asked_for_until_there_are_very_man
     assert [record.index.following(place.at, 1)[0] for place in places] == found
 
 
+@pytest.mark.slow
 def test_ids_of_one_slot_of_a_crowded_table_are_told_apart() -> None:
     texts = [text(seed, 40_000, 100_000) for seed in range(3)]
     index = holding(*texts, vocabulary=100_000)

@@ -73,6 +73,7 @@ def test_a_run_that_was_cut_at_the_end_of_a_chunk_adds_nothing_again(room: int, 
     assert after(record, A[1 : length - 1]) == (0, length - 2, [])
 
 
+@pytest.mark.slow
 def test_a_run_of_more_than_a_chunk_adds_nothing_again() -> None:
     run = text(8, CHUNK_IDS + 300_000, 1 << 20)
     record = Record(RecordIndex(1 << 24, 1 << 20))
@@ -105,6 +106,7 @@ def test_one_id_over_and_over_adds_nothing_again(value: int, length: int) -> Non
 @pytest.mark.parametrize(("count", "left_out"), [(100, False), (127, False), (128, True), (129, True), (300, True)])
 @pytest.mark.parametrize("before", [0, 1, 50, 97, 111, 112, 113, 300])
 @pytest.mark.parametrize("behind", [0, 1, 200])
+@pytest.mark.slow
 def test_held_ids_are_left_out_from_a_hundred_and_twenty_eight_on(
     before: int, behind: int, count: int, left_out: bool, seam: int | None
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_round_in_which_all_fit_wipes_the_slate() -> None:
     rows=st.lists(st.integers(1, 4), min_size=1, max_size=9),
     rounds=st.integers(1, 30),
 )
+@pytest.mark.slow
 def test_every_stream_is_served_within_its_share_of_rounds(
     max_streams: int, batch_rows: int, rows: list[int], rounds: int
 ) -> None:
@@ -109,6 +110,7 @@ def test_arrivals_and_departures_hold_nobody_up(replaced: list[set[int]], max_st
 
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(max_streams=st.integers(1, 6), streams=st.integers(1, 9), rounds=st.integers(1, 40))
+@pytest.mark.slow
 def test_equal_streams_get_equal_turns(max_streams: int, streams: int, rounds: int) -> None:
     turns, counts = TurnOrder(max_streams, 64), [0] * streams
     for _ in range(rounds):

@@ -67,6 +67,7 @@ def ways(script: Sequence[str], tail: str = "", dialect: str = "function_paramet
         ("json", '<tool_call>\n{"name": "list_files", "arguments": {"glob":"**/owl.md"}}\n</tool_call>'),
     ],
 )
+@pytest.mark.slow
 def test_a_call_in_its_familys_markup_is_one_structured_call(dialect: str, markup: str) -> None:
     said = ways([markup], dialect=dialect, tools=[LIST_FILES])
     assert (said.called, said.text, said.finish) == (CALLED, "", "tool_calls")
@@ -75,17 +76,20 @@ def test_a_call_in_its_familys_markup_is_one_structured_call(dialect: str, marku
 
 
 @pytest.mark.parametrize("dialect", ["arg_key_value", "gemma4", "json", ""])
+@pytest.mark.slow
 def test_a_form_that_the_family_does_not_use_is_text(dialect: str) -> None:
     said = ways([CALL], dialect=dialect, tools=[LIST_FILES])
     assert (said.called, said.text, said.finish) == ([], CALL, "stop")
 
 
+@pytest.mark.slow
 def test_a_good_call_behind_a_broken_one_is_delivered_and_the_broken_one_is_text() -> None:
     broken = '<tool_call>\n{"name": "list_files", "arguments": {"glob" "x"}}\n</tool_call>\n'
     said = ways([broken, CALL], tools=[LIST_FILES])
     assert (said.called, said.text, said.finish) == (CALLED, broken.rstrip(), "tool_calls")
 
 
+@pytest.mark.slow
 def test_values_between_tags_are_the_json_that_the_schema_takes() -> None:
     go = tool("go", where={"anyOf": [{"type": "object"}, {"type": "null"}]}, items={"type": "array", "items": TEXT})
     body = '<parameter=where>\n{"town": "Lyon"}\n</parameter>\n<parameter=items>\n["a", "b"]\n</parameter>\n'
@@ -93,6 +97,7 @@ def test_values_between_tags_are_the_json_that_the_schema_takes() -> None:
     assert json.loads(said.called[0][1]) == {"where": {"town": "Lyon"}, "items": ["a", "b"]}
 
 
+@pytest.mark.slow
 def test_the_first_delta_of_a_call_has_its_id_and_whole_name_and_later_ones_arguments_alone() -> None:
     with scripted([*CALL, END], template=TailedTemplate()) as server:
         said = server.chat(stream=True, tools=[LIST_FILES])
@@ -106,27 +111,32 @@ def test_the_first_delta_of_a_call_has_its_id_and_whole_name_and_later_ones_argu
     assert all(set(delta) == {"index", "function"} and set(delta["function"]) == {"arguments"} for delta in later)
 
 
+@pytest.mark.slow
 def test_a_call_behind_some_text_ends_the_reply_as_a_call_with_the_text_kept() -> None:
     said = ways(["ok ", CALL], tools=[LIST_FILES])
     assert (said.called, said.text, said.finish) == (CALLED, "ok", "tool_calls")
 
 
+@pytest.mark.slow
 def test_a_call_behind_a_thought_that_was_never_closed_is_a_call() -> None:
     said = ways(["I should look.\n", CALL], "<think>\n", tools=[LIST_FILES])
     assert (said.called, said.reasoning, said.text, said.finish) == (CALLED, "I should look.", "", "tool_calls")
 
 
 @pytest.mark.parametrize("fields", [{}, {"tools": []}, {"tools": [LIST_FILES], "tool_choice": "none"}])
+@pytest.mark.slow
 def test_markup_of_a_call_is_text_where_no_tool_is_offered(fields: dict[str, Any]) -> None:
     said = ways([CALL], **fields)
     assert (said.called, said.text, said.finish) == ([], CALL, "stop")
 
 
+@pytest.mark.slow
 def test_a_call_of_another_tool_is_not_made_one_of_an_offered_tool() -> None:
     said = ways([CALL], tools=[tool("list_file"), tool("list_files_")])
     assert (said.called, said.text, said.finish) == ([], CALL, "stop")
 
 
+@pytest.mark.slow
 def test_one_call_is_given_where_parallel_calls_are_not_wanted_and_all_tokens_are_counted() -> None:
     second = CALL.replace("owl", "hen")
     both = ways([CALL, "\n", second], tools=[LIST_FILES])
@@ -164,6 +174,7 @@ def test_usage_that_is_asked_for_in_every_chunk_rides_along_with_thoughts_and_ca
     assert (counts[0], counts[-1]) == (1, 5)
 
 
+@pytest.mark.slow
 def test_a_thought_that_the_prompt_opened_is_told_from_the_answer() -> None:
     said = ways(["I add.", "</think>", "\n\n", "4"], "<think>\n")
     assert (said.reasoning, said.text, said.finish) == ("I add.", "4", "stop")
@@ -191,6 +202,7 @@ def test_tags_that_the_answer_quotes_are_text() -> None:
     assert (said.reasoning, said.text) == ("ok", "Write `<think>draft</think>` first.")
 
 
+@pytest.mark.slow
 def test_a_stop_in_the_thought_ends_nothing_and_the_one_in_the_answer_does() -> None:
     said = ways(["a STOP b\n\n", "</think>", "\n\n", "c ST", "OP d"], "<think>\n", stop=["STOP", "\n\n"])
     assert (said.reasoning, said.text, said.finish) == ("a STOP b", "c ", "stop")

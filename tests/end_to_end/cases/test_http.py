@@ -87,6 +87,7 @@ def test_a_page_asks_beforehand_without_a_key_and_its_request_without_one_is_ref
         ("GET", "/V1/MODELS", 404),
     ],
 )
+@pytest.mark.slow
 def test_odd_methods_and_paths_are_answered_in_json(method: str, path: str, status: int) -> None:
     with scripted() as server:
         said = server.call(method, path)
@@ -101,6 +102,7 @@ def test_odd_methods_and_paths_are_answered_in_json(method: str, path: str, stat
     "kind",
     ["application/x-www-form-urlencoded", "text/plain", "", "application/json; charset=utf-8", "x; charset=utf-16"],
 )
+@pytest.mark.slow
 def test_json_is_read_whatever_its_type_is_said_to_be(kind: str) -> None:
     with scripted() as server:
         assert server.ask(GOOD, Content_Type=kind).text == "yes"
@@ -130,6 +132,7 @@ def test_a_client_that_leaves_a_long_reply_frees_the_one_lane_for_the_next_at_on
         assert server.place.counters.cancelled == 1
 
 
+@pytest.mark.slow
 def test_clients_that_leave_while_their_prompt_is_read_stop_its_reading() -> None:
     with scripted(wrap=paced, settings=EngineSettings(parallel=1)) as server:
         for number in range(8):
@@ -155,6 +158,7 @@ def test_a_client_that_reads_nothing_holds_up_nobody() -> None:
         assert server.alive()
 
 
+@pytest.mark.slow
 def test_sixteen_clients_at_once_each_get_the_reply_they_get_alone() -> None:
     cases = [
         {"content": f"Say {word} and no more, please.", "max_tokens": 60, "stream": number % 2 == 0}

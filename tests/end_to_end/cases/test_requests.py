@@ -46,6 +46,7 @@ def test_the_newer_limit_of_tokens_counts() -> None:
 
 @pytest.mark.parametrize(("n", "status"), [(None, 200), (1, 200), (2, 400), (0, 400)])
 @pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.slow
 def test_one_choice_is_given_and_more_or_none_are_refused(n: int | None, status: int, streamed: bool) -> None:
     with scripted() as server:
         said = server.chat(n=n, stream=streamed)
@@ -160,6 +161,7 @@ def test_parts_of_text_are_the_prompt_of_the_joined_text_and_other_parts_are_ref
             assert place in said.error["message"]
 
 
+@pytest.mark.slow
 def test_three_prompts_of_every_kind_get_the_same_reply_with_drafts_and_without() -> None:
     prompts = (
         "def owl(a, b):\n    return a + b\n",

@@ -18,6 +18,7 @@ from tests.entrypoints.http.wire import MESSAGES, in_process
 KEYS = {"cli-1": "Alpha-1"}
 
 
+@pytest.mark.slow
 def test_every_route_but_health_is_closed_to_everything_that_is_no_key() -> None:
     server = in_process(keys=KEYS)
     app = server.client.app

@@ -87,6 +87,7 @@ def test_an_error_in_the_middle_of_a_stream_is_told_in_its_words() -> None:
             list(stream)
 
 
+@pytest.mark.slow
 def test_an_overload_is_retried_and_a_failed_reply_is_not() -> None:
     attempts = 0
 

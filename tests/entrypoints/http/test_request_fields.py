@@ -91,6 +91,7 @@ def test_what_is_no_integer_is_refused_in_the_same_words(field: str, value: Any)
 
 @pytest.mark.parametrize("field", ["temperature", "top_p", "min_p", "frequency_penalty", "repetition_penalty"])
 @pytest.mark.parametrize("value", [False, "warm", "nan", "inf", "1e400", [0.5], {}, "1_0"])
+@pytest.mark.slow
 def test_what_is_no_number_is_refused_in_the_same_words(field: str, value: Any) -> None:
     error = in_process().refused(**{field: value})
     assert error["message"] == f"{field} must be a finite number or null."

@@ -197,6 +197,7 @@ def test_a_connection_reset_frees_its_reply_like_a_close() -> None:
         leave_and_wait(server, client, reply)
 
 
+@pytest.mark.slow
 def test_many_clients_leaving_leave_nothing_behind() -> None:
     with on_socket(FakeChat(silent), limits=HttpLimits(threads=20, spare_threads=4, poll_s=0.01)) as server:
         before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else 0
@@ -289,6 +290,7 @@ def test_a_client_that_never_reads_is_dropped_and_others_keep_their_pace() -> No
         assert server.server.gate.disconnections == 1
 
 
+@pytest.mark.slow
 def test_a_slow_reader_gets_every_byte_in_order() -> None:
     with on_socket(FakeChat(silent)) as server:
         slow = server.connect(receive_buffer=4096)

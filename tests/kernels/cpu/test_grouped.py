@@ -24,6 +24,7 @@ def choices(seed: int, rows: int) -> NDArray[np.int64]:
 
 @pytest.mark.parametrize("shape", [(32, 64), (29, 33), (1, 40), (192, 700)])
 @pytest.mark.parametrize("each", [1, CHOSEN])
+@pytest.mark.slow
 def test_a_row_is_the_same_alone_and_in_company(shape: tuple[int, int], each: int) -> None:
     weights, rows, ids = noise(1, EXPERTS, *shape), noise(2, 40, each, shape[1]), choices(3, 40)
     product = GroupedProduct(weights, Workers(1))

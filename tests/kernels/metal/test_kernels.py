@@ -19,6 +19,7 @@ QUICK_WINDOWS = list(windowed.quick())
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order.sum)
 @pytest.mark.parametrize("case", QUICK_ROWS, ids=lambda case: case.name)
+@pytest.mark.slow
 def test_a_rows_bits_are_its_own_in_any_company(case: RowCase, order: Order) -> None:
     assert check_rows(case, order, QUICK_COUNTS) > case.rows
 
@@ -32,6 +33,7 @@ def test_a_rows_bits_are_its_own_at_every_row_count(case: RowCase) -> None:
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: order.sum)
 @pytest.mark.parametrize("case", QUICK_WINDOWS, ids=lambda case: case.name)
+@pytest.mark.slow
 def test_a_row_of_a_tree_equals_the_same_path_step_by_step(case: WindowCase, order: Order) -> None:
     assert check_window(case, order, TREE) == 2 * len(TREE)
 

@@ -117,6 +117,7 @@ def test_a_tree_reads_its_own_branch_past_the_window(name: str, form: str, past:
 
 
 @pytest.mark.parametrize(("form", "past"), [("short", 3), ("short", 60), ("block", 125), ("long", 190), ("full", 60)])
+@pytest.mark.slow
 def test_windows_trees_and_copies_keep_every_bit_past_the_window(form: str, past: int) -> None:
     one = OneOp(OPS["rows"], PLANS[form], WIDTH)
     assert_windows_keep_bits(one, past)

@@ -87,6 +87,7 @@ def test_rows_stay_near_the_reference(name: str, form: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(OPS))
 @pytest.mark.parametrize("form", ["gelu", "limited", "latent"])
+@pytest.mark.slow
 def test_a_row_is_the_same_in_any_window(name: str, form: str) -> None:
     one = OneOp(OPS[name], PLANS[form], WIDTH)
     assert one.entries == []

@@ -77,6 +77,7 @@ def test_rows_of_a_tree_are_those_of_the_reference(one: OneOp) -> None:
     assert np.abs(made - expected[prompt:]).max() <= 2e-5 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_a_row_has_the_same_bits_in_a_window_of_every_width(one: OneOp) -> None:
     rows, tokens = one.rows(5, 17), some_tokens(5, 17)
     for prompt in PROMPTS:
@@ -88,6 +89,7 @@ def test_a_row_has_the_same_bits_in_a_window_of_every_width(one: OneOp) -> None:
             assert np.array_equal(made, expected[:width]), (prompt, width)
 
 
+@pytest.mark.slow
 def test_a_node_of_a_tree_has_the_bits_of_steps_along_its_path(one: OneOp) -> None:
     generator = np.random.default_rng(7)
     for prompt in PROMPTS:
@@ -103,6 +105,7 @@ def test_a_node_of_a_tree_has_the_bits_of_steps_along_its_path(one: OneOp) -> No
                 assert np.array_equal(made[path], expected), (prompt, window.parents, path)
 
 
+@pytest.mark.slow
 def test_every_length_that_is_kept_leaves_what_steps_leave(one: OneOp) -> None:
     rows, tokens = one.rows(6, 9), some_tokens(6, 9)
     for prompt in (0, 6, 11):
@@ -116,6 +119,7 @@ def test_every_length_that_is_kept_leaves_what_steps_leave(one: OneOp) -> None:
                 one.absorb(serial, rows[kept : kept + 1], tokens[kept : kept + 1])
 
 
+@pytest.mark.slow
 def test_every_length_of_a_tree_path_that_is_kept_leaves_what_steps_leave(one: OneOp) -> None:
     window, path = comb(some_tokens(8, 13))
     rows = one.rows(8, len(window))

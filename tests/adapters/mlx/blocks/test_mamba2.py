@@ -65,6 +65,7 @@ def test_rows_stay_near_the_reference(name: str, bias: bool, limit: tuple[float,
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
+@pytest.mark.slow
 def test_windows_trees_and_copies_keep_every_bit(name: str) -> None:
     one = OneOp(OPS[name], plan(), WIDTH)
     assert_windows_keep_bits(one)

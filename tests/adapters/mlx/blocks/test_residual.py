@@ -87,6 +87,7 @@ def test_a_site_reads_and_writes_what_the_formulas_say(family: TinyFamily, ops: 
         assert np.abs(left[row] - out.reshape(-1)).max() <= 1e-5 * np.abs(out).max()
 
 
+@pytest.mark.slow
 def test_a_row_has_the_same_bits_whatever_rows_stand_beside_it(family: TinyFamily, ops: RowOps[Any]) -> None:
     streams, made = drawn(3, 33, STREAMS * WIDTH), drawn(4, 33, WIDTH)
     alone = [passed(family, ops, streams[row : row + 1], made[row : row + 1]) for row in range(33)]

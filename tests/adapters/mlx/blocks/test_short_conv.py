@@ -44,6 +44,7 @@ def test_a_path_of_a_tree_leaves_what_its_rows_leave_one_by_one(device: str, ker
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.slow
 def test_what_a_prompt_leaves_does_not_keep_the_prompt_s_rows_alive(device: str) -> None:
     ops: RowOps[Any] = DEVICES[device]()
     count, channels = 512, 512

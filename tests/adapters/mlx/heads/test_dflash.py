@@ -47,6 +47,7 @@ def drafted(lane: Any, pending: int, depth: int = DEPTH) -> Lattice:
 
 @pytest.mark.parametrize("count", (3, 9, 30), ids="{} tokens before".format)
 @pytest.mark.parametrize("device", OPS)
+@pytest.mark.slow
 def test_candidates_and_pairs_are_the_oracles(
     one: TinyFamily, oracle: ReferenceDrafter, device: str, count: int
 ) -> None:

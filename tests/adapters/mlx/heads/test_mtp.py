@@ -38,6 +38,7 @@ def drafted(lane: Any, pending: int, depth: int = 4, sampling: Sampling = GREEDY
 
 
 @pytest.mark.parametrize("device", OPS)
+@pytest.mark.slow
 def test_a_chain_is_the_oracles_chain(one: TinyFamily, device: str) -> None:
     forward = one.forward(OPS[device]())
     lane = forward.open(64, drafts=True)
@@ -55,6 +56,7 @@ def test_a_chain_is_the_oracles_chain(one: TinyFamily, device: str) -> None:
         assert answer.confidence[depth] == pytest.approx(chances.max() / chances.sum(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_what_a_head_absorbed_does_not_depend_on_windows_trees_or_rejected_rows(one: TinyFamily) -> None:
     forward = one.forward(CpuRows())
     serial, other = forward.open(64, drafts=True), forward.open(64, drafts=True)
@@ -125,6 +127,7 @@ def test_a_head_that_cannot_absorb_costs_its_drafts_and_nothing_else(
 
 
 @pytest.mark.parametrize("fault", ("norm", "trim"))
+@pytest.mark.slow
 def test_a_faulty_head_is_told_from_the_oracle(one: TinyFamily, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first test would miss if it compared nothing: a norm left out, an entry too many."""
     forward = one.forward(CpuRows())

@@ -49,6 +49,7 @@ def pieces(text: str, places: list[int]) -> list[bytes]:
 
 @settings(derandomize=True, deadline=None)
 @given(NAMES, st.lists(ARGUMENTS, min_size=1, max_size=3), PLACES, TEXTS)
+@pytest.mark.slow
 def test_a_written_call_is_read_back_however_it_is_cut(
     dialect: str, arguments: list[dict[str, Any]], places: list[int], before: str
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_written_call_is_read_back_however_it_is_cut(
     st.booleans(),
     st.sampled_from((None, 1)),
 )
+@pytest.mark.slow
 def test_no_cut_of_any_markup_changes_what_comes_of_it(
     dialect: str, reply: str, places: list[int], inside: bool, most: int | None
 ) -> None:
@@ -90,6 +92,7 @@ def test_no_cut_of_any_markup_changes_what_comes_of_it(
 
 @settings(derandomize=True, deadline=None)
 @given(NAMES, st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join), PLACES)
+@pytest.mark.slow
 def test_text_without_offered_tools_is_never_a_call(dialect: str, reply: str, places: list[int]) -> None:
     told = read(pieces(reply, places), dialect, tools=())
     assert (told.text, told.calls) == (reply, [])
@@ -113,6 +116,7 @@ def test_an_empty_name_is_no_dialect_and_an_unknown_one_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.slow
 def test_a_long_call_that_comes_letter_by_letter_costs_no_more_than_its_length(dialect: str) -> None:
     def steps(length: int) -> int:
         reply = written(dialect, "find", {"text": "a<b " * (length // 4)})
