@@ -38,7 +38,7 @@ def run(name: str, command: list[str], *, show: bool = False, **environment: str
     """Run one command from the project's folder."""
     print(f"-- {name}", flush=True)
     began = time.monotonic()
-    # What pytest makes of a test file's asserts is kept as bytecode: without it each run spends most of its start on it.
+    # What pytest makes of a file's asserts is kept as bytecode: without it each run spends most of its start on it.
     kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": f"{ROOT / '.pkg'}{os.pathsep}{ROOT}"}
     env = os.environ | kept | environment
     done = subprocess.run(command, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
