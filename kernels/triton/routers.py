@@ -29,34 +29,83 @@ def _logits(x, weight, out, width, experts, most: tl.constexpr, block: tl.conste
 
 
 @triton.jit
-def _choose(logits, correction, ids, weights, experts, count, scale, most: tl.constexpr):
+def _choose(
+    logits, correction, ids, weights, experts, count, slots, scale,
+    softmax: tl.constexpr, over_chosen: tl.constexpr, normalize: tl.constexpr, corrected: tl.constexpr,
+    most: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     expert = tl.arange(0, most)
     real = expert < experts
-    score = 1.0 / (1.0 + tl.exp(-tl.load(logits + row * experts + expert, mask=real, other=0.0)))
-    ranked = tl.where(real, score + tl.load(correction + expert, mask=real, other=0.0), float("-inf"))
-    total, left = 0.0, ranked
-    for _ in range(count):  # once for the sum, in the order of choice, and once to write
-        chosen = tl.min(tl.where(left == tl.max(left, 0), expert, most), 0)
-        total += tl.sum(tl.where(expert == chosen, score, 0.0), 0)
-        left = tl.where(expert == chosen, float("-inf"), left)
+    logit = tl.load(logits + row * experts + expert, mask=real, other=float("-inf"))
+    raised = tl.exp(logit - tl.max(logit, 0))
+    if softmax:
+        score = raised / tl.sum(raised, 0)
+    else:
+        score = 1.0 / (1.0 + tl.exp(-logit))
+    ranked = score
+    if corrected:
+        ranked += tl.load(correction + expert, mask=real, other=0.0)
+    ranked = tl.where(real, ranked, float("-inf"))
+    value = raised if over_chosen else score
+    total = 0.0
+    if normalize or over_chosen:  # once for the sum, in the order of choice, and once to write
+        left = ranked
+        for _ in range(count):
+            chosen = tl.min(tl.where(left == tl.max(left, 0), expert, most), 0)
+            total += tl.sum(tl.where(expert == chosen, value, 0.0), 0)
+            left = tl.where(expert == chosen, float("-inf"), left)
+        total += 1e-20
+    else:
+        total += 1.0
     for i in range(count):
         chosen = tl.min(tl.where(ranked == tl.max(ranked, 0), expert, most), 0)
-        share = tl.sum(tl.where(expert == chosen, score, 0.0), 0)
-        tl.store(ids + row * count + i, chosen)
-        tl.store(weights + row * count + i, share / (total + 1e-20) * scale)
+        share = tl.sum(tl.where(expert == chosen, value, 0.0), 0)
+        tl.store(ids + row * slots + i, chosen)
+        tl.store(weights + row * slots + i, share / total * scale)
         ranked = tl.where(expert == chosen, float("-inf"), ranked)
+    for i in range(count, slots):
+        tl.store(ids + row * slots + i, experts + i - count)
+        tl.store(weights + row * slots + i, 1.0)
+
+
+def score_rows(x: Tensor, weight: Tensor, logits: Tensor) -> None:
+    """`logits` float32 [R, E] of rows [R, D] and `weight` [E, D]: one chain a row, whatever R is."""
+    rows, width = x.shape
+    experts = weight.shape[0]
+    _logits[(rows, triton.cdiv(experts, 4))](x, weight, logits, width, experts, 4, 512, num_warps=4)
+
+
+def choose_rows(
+    logits: Tensor,
+    correction: Tensor | None,
+    ids: Tensor,
+    weights: Tensor,
+    scale: float,
+    *,
+    chosen: int = 0,
+    scoring: str = "sigmoid",
+    over_chosen: bool = False,
+    normalize: bool = True,
+) -> None:
+    """The `ids` int32 [R, k] and `weights` float32 [R, k] of each row's best experts, best first.
+
+    `correction` float32 [E] counts for choosing only. Weights are the chosen scores, or the softmax of the chosen
+    logits when `over_chosen`, divided by their sum when `normalize`, times `scale`. Where fewer are `chosen` than k,
+    the slots behind them are the entries behind the last expert, in order, with a weight of 1.
+    """
+    rows, experts = logits.shape
+    slots, most = ids.shape[1], triton.next_power_of_2(experts)
+    corrected = correction is not None
+    _choose[(rows,)](
+        logits, correction if corrected else logits, ids, weights, experts, chosen or slots, slots, scale,
+        scoring == "softmax", over_chosen, normalize, corrected, most, num_warps=1,
+    )  # fmt: skip
 
 
 def route_rows(
-    x: Tensor, weight: Tensor, correction: Tensor, logits: Tensor, ids: Tensor, weights: Tensor, scale: float
+    x: Tensor, weight: Tensor, correction: Tensor | None, logits: Tensor, ids: Tensor, weights: Tensor, scale: float
 ) -> None:
-    """The `ids` int32 [R, k] and `weights` float32 [R, k] of rows [R, D] by sigmoid scores of `weight` [E, D].
-
-    `logits` float32 [R, E] is scratch. `correction` float32 [E] counts for choosing only; weights are divided by their
-    sum, times `scale`.
-    """
-    rows, width = x.shape
-    experts, most = weight.shape[0], triton.next_power_of_2(weight.shape[0])
-    _logits[(rows, triton.cdiv(experts, 4))](x, weight, logits, width, experts, 4, 512, num_warps=4)
-    _choose[(rows,)](logits, correction, ids, weights, experts, ids.shape[1], scale, most, num_warps=1)
+    """`choose_rows` by sigmoid scores of rows [R, D], whose `logits` float32 [R, E] are scratch."""
+    score_rows(x, weight, logits)
+    choose_rows(logits, correction, ids, weights, scale)

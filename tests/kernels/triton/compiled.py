@@ -24,7 +24,10 @@ KERNELS: dict[str, tuple[Any, list[str | int | bool]]] = {
     ),
     "merge": (attention._merge, [FULL, FULL, FULL, WORD, HALF, LONG, LONG, LONG, 256, 256]),
     "logits": (routers._logits, [HALF, HALF, FULL, LONG, LONG, 4, 512]),
-    "choose": (routers._choose, [FULL, FULL, WORD, FULL, LONG, LONG, "fp32", 128]),
+    "choose": (
+        routers._choose,
+        [FULL, FULL, WORD, FULL, LONG, LONG, LONG, "fp32", False, False, True, True, 128],
+    ),
 }
 
 if __name__ == "__main__":

@@ -10,8 +10,12 @@ import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.cuda.affine_pack import pack_affine, pack_bf16
+from tensorfold.kernels.reference.router import choose_experts
 from tensorfold.kernels.triton.dequantize import dequantize, look_up
+from tensorfold.kernels.triton.expert_items import list_items
+from tensorfold.kernels.triton.prompt_experts import multiply_groups, sort_pairs, sum_slots
 from tensorfold.kernels.triton.prompt_matmul import Tiles, multiply
+from tensorfold.kernels.triton.routers import choose_rows
 
 Tensor = Any
 
@@ -80,6 +84,84 @@ def check_prompt_matmul(device: str) -> None:
             assert ((made.double() - true).norm() / true.norm()).item() < (1e-6 if device == "cpu" else 3e-3)
             for start, stop in ((0, 1), (0, 33), (5, 70), (whole - 3, whole)):
                 assert torch.equal(run(x[start:stop]), made[start:stop]), (outputs, tiles, start)
+
+
+def check_expert_items(device: str) -> None:
+    chance = np.random.default_rng(4)
+    for rows, slots, experts in ((1, 1, 4), (1, 8, 9), (32, 8, 40), (30, 8, 8), (64, 4, 5), (3, 2, 128)):
+        chosen = np.stack([chance.permutation(experts)[:slots] for _ in range(rows)])
+        ids = torch.from_numpy(chosen.astype(np.int32)).to(device)
+        items = torch.full((1 + 3 * 256,), -1, dtype=torch.int32, device=device)
+        members = torch.full((2, 256, 2), -1, dtype=torch.int32, device=device)
+        list_items(ids, items, members[0], members[1])
+        wanted, by_row, by_pair = [], [], []
+        for expert in range(experts):
+            pairs = [int(pair) for pair in np.flatnonzero(chosen.flatten() == expert)]
+            for first in range(0, len(pairs), 8):
+                wanted += [expert, len(by_pair), len(pairs[first : first + 8])]
+                by_pair += [[pair, pair] for pair in pairs[first : first + 8]]
+                by_row += [[pair // slots, pair] for pair in pairs[first : first + 8]]
+        assert items[: 1 + len(wanted)].tolist() == [len(wanted) // 3, *wanted]
+        assert members[0, : len(by_row)].tolist() == by_row and members[1, : len(by_pair)].tolist() == by_pair
+
+
+def check_prompt_experts(device: str) -> None:
+    chance = torch.Generator().manual_seed(6)
+    kind = torch.float32 if device == "cpu" else torch.bfloat16
+    experts, outputs, inputs, slots = 5, 40, 128, 2
+    w = torch.randn(experts, 48, inputs, generator=chance).to(device, kind)
+    x = torch.randn(90, inputs, generator=chance).to(device, kind)
+    scores = torch.rand(90, experts, generator=chance)
+    scores[:, 3] = -1.0  # nobody's
+    ids = scores.topk(slots).indices.to(device, torch.int32)
+    weights = torch.rand(90, slots, generator=chance).to(device)
+    tiles = Tiles(32, 32, 64, 4, 2)
+
+    def run(start: int, stop: int, square: bool = False) -> Tensor:
+        some = ids[start:stop].contiguous()
+        order, places, used, table = sort_pairs(some, experts, tiles.m)
+        assert used.tolist() == [int((some == expert).sum()) for expert in range(experts)]
+        out = torch.full((order.numel(), outputs), float("nan"), device=device, dtype=kind)
+        for entries in ((0, 2), (2, 5)):  # in two passes
+            part = w[entries[0] : entries[1]].contiguous()
+            multiply_groups(x[start:stop][order // slots], part, out, table, entries, tiles, square)
+        total = torch.empty((stop - start, outputs), device=device)
+        sum_slots(out, places, weights[start:stop].contiguous(), total)
+        return total
+
+    for square in (False, True):
+        made = run(0, 90, square)
+        each = torch.einsum("tk,tsnk->tsn", x.double(), w[ids.long(), :outputs].double())
+        each = each.clamp(min=0) ** 2 if square else each
+        true = (each * weights.double()[:, :, None]).sum(1)
+        assert ((made.double() - true).norm() / true.norm()).item() < (1e-6 if device == "cpu" else 3e-3)
+        for start, stop in ((0, 1), (7, 40), (89, 90)):
+            assert torch.equal(run(start, stop, square), made[start:stop])
+
+
+def check_choice_of_experts(device: str) -> None:
+    chance = np.random.default_rng(8)
+    logits = chance.standard_normal((6, 20)).astype(np.float32)
+    logits[1] = 0.25  # all alike: the lower ids come first
+    correction = chance.standard_normal(20).astype(np.float32)
+    given = torch.from_numpy(logits).to(device)
+    for scoring, over, normalize, bias in (
+        ("sigmoid", False, True, True), ("softmax", False, True, False), ("softmax", True, False, False),
+        ("softmax", False, False, False),
+    ):  # fmt: skip
+        ids = torch.full((6, 5), -1, dtype=torch.int32, device=device)
+        weights = torch.full((6, 5), float("nan"), device=device)
+        learnt = torch.from_numpy(correction).to(device) if bias else None
+        told: Any = {"scoring": scoring, "over_chosen": over, "normalize": normalize}
+        choose_rows(given, learnt, ids, weights, 2.5, chosen=3, **told)
+        for row in range(6):
+            exact = correction.astype(np.float64) if bias else None
+            chosen, true = choose_experts(
+                logits[row].astype(np.float64), 3, scoring, normalize=normalize, over_chosen=over, correction=exact,
+                scale=2.5,
+            )  # fmt: skip
+            assert ids[row].tolist() == [*chosen, 20, 21]
+            assert np.allclose(weights[row].cpu().numpy(), [*true, 1.0, 1.0], rtol=1e-5)
 
 
 if __name__ == "__main__":

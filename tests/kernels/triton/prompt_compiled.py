@@ -8,8 +8,9 @@ from typing import Any
 import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.triton import dequantize, prompt_matmul
+from tensorfold.kernels.triton import dequantize, expert_items, prompt_experts, prompt_matmul
 
+COUNTS = ("rows", "first_entry", "last_entry", "pairs", "slots")
 HALF, FULL, WORD, LONG = "*bf16", "*fp32", "*i32", "i32"
 LEFT, RIGHT, RESULT = "tensordesc<bf16[128, 64]>", "tensordesc<bf16[256, 64]>", "tensordesc<bf16[128, 256]>"
 Kinds = list[str | int | bool]
@@ -38,6 +39,14 @@ KERNELS: dict[str, tuple[Any, Kinds, int, int]] = {
         8,
         3,
     ),
+    "multiply groups": (
+        prompt_experts._multiply_groups,
+        [LEFT, RIGHT, HALF, WORD, *[LONG] * 5, 128, 256, 64, True],
+        8,
+        3,
+    ),
+    "sum slots": (prompt_experts._sum_slots, [HALF, WORD, FULL, FULL, LONG, 8, 1024], 4, 3),
+    "list items": (expert_items._list_items, [*[WORD] * 4, LONG, LONG, 256, 32, 8], 4, 3),
 }
 
 
@@ -52,7 +61,7 @@ def compiled(name: str, architecture: int) -> Any:
     lined = {
         (i,): [["tt.divisibility", 16]]
         for i, (n, kind) in enumerate(zip(names, kinds, strict=True))
-        if isinstance(kind, str) and (kind.startswith("*") or (kind == LONG and n != "rows"))
+        if isinstance(kind, str) and (kind.startswith("*") or (kind == LONG and n not in COUNTS))
     }
     source = triton.compiler.ASTSource(kernel, signature, constants, lined)
     target = GPUTarget("cuda", architecture, 32)
