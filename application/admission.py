@@ -159,6 +159,7 @@ class MemoryAdmission:
         self.binds = False
         self._known: tuple[tuple[int, int, bool], ...] = ()
         self._ends: int | None = None
+        self._beside: int | None = None
 
     def begin(self) -> None:
         """Bind the allocator to the budget, as far as the runtime does; called before a weight is read."""
@@ -248,8 +249,20 @@ class MemoryAdmission:
         active = self._runtime.active()
         if active is None:
             return self.plan.room - self.retained.held()
-        used = max(0, active - held_bytes(self.plan, streams)) + self.retained.uncounted()
-        return self.plan.budget.allocator - used
+        return self.plan.budget.allocator - self._used(active, streams) - self.retained.uncounted()
+
+    def _used(self, active: int, streams: Sequence[Stake]) -> int:
+        """What of the `active` bytes is not lanes'.
+
+        Buffers grow with rows that are then not kept, on some devices when these are launched and on others only when
+        they are: between the two it is what it was when that made no difference.
+        """
+        least, most = held_bytes(self.plan, streams)
+        kept = self.retained.held() - self.retained.uncounted()
+        if least == most:
+            self._beside = active - least - kept
+        known = active - least if self._beside is None else self._beside + kept
+        return max(0, active - most, min(known, active - least))
 
     def _hand_back(self, need: int, streams: Sequence[Stake]) -> None:
         """Freed buffers, where what is to come does not fit beside them."""

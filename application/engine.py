@@ -177,6 +177,8 @@ class Engine:
         """Launch a group's rows and wait for their draws; lanes stand as they stood when it raises."""
         batch = RoundBatch(tuple(_asked(turn.live, turn.window) for turn in group))
         rows = batch.rows
+        for turn, asked in zip(group, batch.windows, strict=True):
+            turn.live.reach = max(turn.live.reach, asked.position + len(asked.window))
         began = self.flight.depart("round", self._curve.ms(rows))
         try:
             ticket = self.model.launch(batch)

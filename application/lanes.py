@@ -118,6 +118,7 @@ class Lanes:
 
     def _absorb(self, live: Live, span: Span) -> None:
         rows = span.stop - span.start
+        live.reach = max(live.reach, span.stop)
         expected = self._row_ms
         began = self._flight.depart("prefill", rows * expected)
         try:
@@ -137,6 +138,7 @@ class Lanes:
         rows = min(self._width_at(at), live.replay_to - at)
         behind = stream.tokens[at + 1 : at + rows]
         window = chain(stream.tokens[at], forced=behind) if live.forced else chain(stream.tokens[at], behind)
+        live.reach = max(live.reach, at + rows)
         self._flight.depart("round", self._curve.ms(rows))
         try:
             ticket = self._model.launch(RoundBatch((LaneWindow(live.lane, at, window, stream.sampling),)))

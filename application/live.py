@@ -26,7 +26,7 @@ class Live:
     `head` is what the draft head proposed for the round at hand, out of `lattice` where it gave one; `depth` is what
     was learned of the head in this stream. A stream that gave its lane up is `dropped`: it takes no round until its
     prompt, and its reply up to `replay_to`, were read again. `forced` once a gate or mask has set a token of the reply,
-    which draws alone would not give again.
+    which draws alone would not give again. `reach`: positions that rows of its lane were ever launched at.
     """
 
     __slots__ = (
@@ -43,6 +43,7 @@ class Live:
         "index",
         "lane",
         "lattice",
+        "reach",
         "replay_to",
         "rounds",
         "slices",
@@ -73,7 +74,7 @@ class Live:
     def take(self, fill: PromptFill) -> None:
         """Go on with a prompt's way into a new lane."""
         self.fill = fill
-        self.filled = fill.filled
+        self.filled = self.reach = fill.filled
         self.slices: Iterator[Span] = fill.spans()
 
     @property
@@ -90,6 +91,11 @@ class Live:
     def behind(self) -> int:
         """Those of them that the lane lacks still, since they are being read again."""
         return self.held - self.filled if self.to_fill > 0 and not self.dropped else 0
+
+    @property
+    def spare(self) -> int:
+        """Positions behind what the lane holds that its buffers may have been made for."""
+        return 0 if self.dropped else max(0, self.reach - self.held + self.behind)
 
     def count(self, source: str, drafted: int, kept: int) -> None:
         """Add one verified window's drafts."""

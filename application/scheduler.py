@@ -592,7 +592,14 @@ def _stake(running: Running) -> Stake:
     whole = running.generation.request.max_tokens is not None
     prompt = len(stream.prompt)
     return Stake(
-        live.index, live.held, prompt, prompt + stream.max_tokens, whole, lane=not live.dropped, behind=live.behind
+        live.index,
+        live.held,
+        prompt,
+        prompt + stream.max_tokens,
+        whole,
+        lane=not live.dropped,
+        behind=live.behind,
+        spare=live.spare,
     )
 
 

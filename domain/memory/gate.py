@@ -22,7 +22,8 @@ class Stake:
 
     `tokens` stand in its lane, or would if it had its `lane`; `prompt` and `capacity` (prompt and reply limit) are its
     own. `whole`: the reply limit was asked for, so all of it is kept free, else its next `ahead` tokens. The lane of a
-    stream that is read again lacks `behind` of its tokens still.
+    stream that is read again lacks `behind` of its tokens still; rows that were not kept may have made its buffers
+    large enough for `spare` tokens more.
     """
 
     index: int
@@ -33,6 +34,7 @@ class Stake:
     lane: bool = True
     ahead: int = AHEAD
     behind: int = 0
+    spare: int = 0
 
     def reserved(self, times: int = 1) -> int:
         """Tokens that it counts with while it runs, with so many `times` those ahead."""
@@ -104,13 +106,15 @@ def needed(memory: MemoryPlan, running: Sequence[Stake], held: Sequence[Stake] =
         return 0
     names = _indices(running)
     lanes = sum(memory.lane(stake.reserved(), stake.capacity) for stake in running)
-    lanes += sum(memory.lane(stake.tokens, stake.capacity) for stake in held if stake.index not in names)
+    lanes += sum(memory.lane(stake.tokens + stake.spare, stake.capacity) for stake in held if stake.index not in names)
     return lanes + memory.work(max((stake.reserved() for stake in running), default=1))
 
 
-def held_bytes(memory: MemoryPlan, streams: Sequence[Stake]) -> int:
-    """Bytes of the lanes as they stand."""
-    return sum(memory.lane(stake.tokens - stake.behind, stake.capacity) for stake in streams if stake.lane)
+def held_bytes(memory: MemoryPlan, streams: Sequence[Stake]) -> tuple[int, int]:
+    """Bytes of the lanes as they stand: at least, and at most where rows that were not kept made their buffers grow."""
+    held = [(stake.tokens - stake.behind, stake) for stake in streams if stake.lane]
+    least = sum(memory.lane(tokens, stake.capacity) for tokens, stake in held)
+    return least, sum(memory.lane(tokens + stake.spare, stake.capacity) for tokens, stake in held)
 
 
 def _without_lanes(memory: MemoryPlan, room: int, held: list[Stake]) -> Gate:

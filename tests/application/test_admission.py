@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from tensorfold.application.admission import Admitted, MemoryAdmission, Refused, Unlimited, Wait
 from tensorfold.domain.memory.gate import Gate, Stake
 from tests.domain.memory.plans import memory_plan
@@ -129,6 +133,27 @@ def test_streams_that_fit_to_their_ends_are_not_weighed_again_until_others_come_
     assert control.before_round(streams).run == {0, 1}
     more = [*streams, stake(2, 250, tokens=1)]
     assert control.before_round(more).run == {0, 1} and not prefixes.given_up
+
+
+@pytest.mark.parametrize("grown", [0, 30])
+def test_a_lane_whose_buffers_grew_for_rows_that_were_not_kept_ends_no_stream(grown: int) -> None:
+    """Whether they grew or will: the lane's bytes count once."""
+    control, _, memory = admission(100, binds=True)
+    memory.allocate(40)
+    alone = stake(0, 90, tokens=40, whole=False)
+    assert control.before_round([alone]).run == {0}
+    memory.allocate(grown)
+    assert control.before_round([replace(alone, spare=30)]).run == {0}
+    memory.allocate(30 - grown + 11)
+    assert control.before_round([replace(alone, tokens=70)]).end == (0,)
+
+
+def test_what_a_lane_may_hold_counts_against_others_where_nothing_was_known_before() -> None:
+    control, _, memory = admission(100, binds=True)
+    memory.allocate(60)
+    grown = replace(stake(0, 60, tokens=40), spare=20)
+    assert control.admit(stake(1, 21), [grown], "prompt") == Wait()
+    assert control.admit(stake(1, 20), [grown], "prompt") == Admitted(19)
 
 
 def test_where_nothing_is_known_of_memory_all_are_admitted_and_all_run() -> None:

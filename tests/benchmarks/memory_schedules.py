@@ -119,7 +119,7 @@ def _step(memory: MemoryPlan, live: list[_Played], draw: random.Random, tally: T
     for played in live:
         _apply(played, decided, draw)
     running = [p.stake for p in live if p.stake.index in decided.run]
-    used = held_bytes(memory, [played.stake for played in live])
+    used, _ = held_bytes(memory, [played.stake for played in live])
     used += memory.work(max(stake.tokens for stake in running)) if running else 0
     tally.worst = max(tally.worst, used / memory.room)
     if used > memory.room:

@@ -25,8 +25,15 @@ def test_a_named_reply_limit_counts_whole_and_another_with_its_next_tokens() -> 
 def test_a_lane_that_is_read_again_is_held_as_far_as_it_was_read_and_counts_with_all_its_tokens() -> None:
     memory = memory_plan(10_000)
     whole, again = stake(0, 300, 9000), replace(stake(0, 300, 9000), behind=200)
-    assert held_bytes(memory, [again]) == memory.lane(100, 9000) < held_bytes(memory, [whole])
+    assert held_bytes(memory, [again]) == (memory.lane(100, 9000),) * 2 < held_bytes(memory, [whole])
     assert needed(memory, [again]) == needed(memory, [whole])
+
+
+def test_rows_that_were_not_kept_may_have_made_a_lanes_buffers_grow() -> None:
+    memory = memory_plan(10_000)
+    grown = replace(stake(0, 300, 9000), spare=20)
+    assert held_bytes(memory, [grown]) == (memory.lane(300, 9000), memory.lane(320, 9000))
+    assert needed(memory, [], [grown]) - needed(memory, [], [stake(0, 300, 9000)]) == 20
 
 
 def test_what_fits_beside_the_others_is_admitted_with_all_it_asked_for() -> None:
