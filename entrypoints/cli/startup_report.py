@@ -54,7 +54,9 @@ def curl(ready: Ready) -> str:
 def _replies(ready: Ready) -> str:
     effort = f"effort {ready.effort}" if ready.effort is not None else "the template's own effort"
     thinking = f"thinking {'on' if ready.thinking else 'off'}"
-    return f"replies: up to {ready.defaults.max_tokens} tokens, {thinking}, {effort}, unless a request says otherwise"
+    limit = ready.defaults.max_tokens
+    most = f"up to {limit} tokens" if limit < ready.context else "as long as the context leaves room"
+    return f"replies: {most}, {thinking}, {effort}, unless a request says otherwise"
 
 
 def _keys(ready: Ready) -> str:

@@ -11,13 +11,14 @@ import pytest
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.entrypoints.cli.startup_report import Ready, curl, ready_lines
 
+ROOMY = 4097
 PLAIN = Ready(
-    ("tiny",), "http://127.0.0.1:8080/v1", SamplingDefaults(), True, None, True, 512, 8, None, False, (), 1.25
+    ("tiny",), "http://127.0.0.1:8080/v1", SamplingDefaults(), True, None, True, ROOMY, 8, None, False, (), 1.25
 )
 REPLIES = "replies: up to 4096 tokens, thinking on, the template's own effort, unless a request says otherwise"
 OPEN = "keys: none, the server is open"
 SERVING = (
-    "serving tiny on http://127.0.0.1:8080/v1 (greedy unless a request says otherwise; drafts on, context 512, "
+    "serving tiny on http://127.0.0.1:8080/v1 (greedy unless a request says otherwise; drafts on, context 4097, "
     "8 at once; ready in 1.2 s)"
 )
 
@@ -39,6 +40,12 @@ def test_every_setting_has_its_words() -> None:
         "serving tiny on http://127.0.0.1:8080/v1 (temperature 0.5, top-p 0.9, top-k 20, min-p 0.1 unless a request "
         "says otherwise; drafts off, context 100, 2 at once; ready in 60.0 s)",
     ]
+
+
+@pytest.mark.parametrize("context", [ROOMY - 1, 512])
+def test_a_reply_limit_that_no_context_leaves_room_for_is_not_promised(context: int) -> None:
+    limited = REPLIES.replace("up to 4096 tokens", "as long as the context leaves room")
+    assert ready_lines(replace(PLAIN, context=context))[0] == limited
 
 
 @pytest.mark.parametrize(("keys", "said"), [(0, "keys: 0 API keys"), (1, "keys: 1 API key"), (3, "keys: 3 API keys")])
