@@ -189,7 +189,8 @@ def loading_line(checked: Checked, chosen: bool) -> str:
     why = "chosen by --backend" if chosen else "the only backend of this version"
     size = checked.facts.weight_bytes
     weights = f"{size / 2**30:.2f} GiB" if size >= 2**30 // 10 else f"{size / 2**20:.1f} MiB"
-    what = f"{plan.family} ({plan.model_type}), {weights} of weights"
+    kind = plan.family if plan.family == plan.model_type else f"{plan.family} ({plan.model_type})"
+    what = f"{kind}, {weights} of weights"
     return f"loading {checked.name}: {what}, backend {checked.backend} ({why})"
 
 
