@@ -27,6 +27,7 @@ def test_a_matrix_has_the_plans_shape_and_the_spread_of_trained_weights(nemotron
     assert abs(values.mean()) < 0.01 * values.std()
 
 
+@pytest.mark.slow
 def test_no_two_rows_of_a_matrix_are_alike(nemotron: PlantedWeights) -> None:
     stored = nemotron.matrix("head").stored
     assert isinstance(stored, Codes)
