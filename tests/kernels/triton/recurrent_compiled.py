@@ -11,7 +11,7 @@ from typing import Any
 import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.triton import conv, gates, recurrent
+from tensorfold.kernels.triton import conv, delta_scan, gates, mamba_scan, recurrent
 
 HALF, FULL, WORD, LONG, REAL = "*bf16", "*fp32", "*i32", "i32", "fp32"
 Kinds = list[str | int | bool]
@@ -48,6 +48,21 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
         [FULL, HALF, FULL, FULL, *[WORD] * 4, FULL, *[LONG] * 5, 64, 128, 8, True],
         1,
     ),
+    "delta_parts": (
+        delta_scan._parts,
+        [HALF, FULL, HALF, HALF, FULL, *[LONG] * 5, 128, 64, "tf32x3"],
+        4,
+    ),
+    "delta_walk": (
+        delta_scan._walk,
+        [FULL, *[HALF] * 3, FULL, HALF, *[LONG] * 5, 128, 128, 32, 64, 2],
+        4,
+    ),
+    "mamba2_walk": (
+        mamba_scan._walk,
+        [FULL, HALF, *[FULL] * 4, *[LONG] * 5, 64, 128, 32, 64, 2],
+        4,
+    ),
 }
 
 
@@ -56,12 +71,11 @@ def compiled(name: str, architecture: int) -> Any:
     kernel, kinds, warps = KERNELS[name]
     names = kernel.arg_names
     assert len(names) == len(kinds), name
-    signature = {n: k if isinstance(k, str) else "constexpr" for n, k in zip(names, kinds, strict=True)}
-    constants = {(i,): kind for i, kind in enumerate(kinds) if not isinstance(kind, str)}
+    typed = {HALF, FULL, WORD, LONG, REAL}
+    signature = {n: k if k in typed else "constexpr" for n, k in zip(names, kinds, strict=True)}
+    constants = {(i,): kind for i, kind in enumerate(kinds) if kind not in typed}
     # Pointers come from an allocator that aligns them, and widths of rows are multiples of 16.
-    aligned = {
-        (i,): [["tt.divisibility", 16]] for i, kind in enumerate(kinds) if isinstance(kind, str) and kind != REAL
-    }
+    aligned = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(kinds) if kind in typed - {REAL}}
     source = triton.compiler.ASTSource(kernel, signature, constants, aligned)
     options = {"num_warps": warps, "enable_fp_fusion": True}
     return triton.compile(source, target=GPUTarget("cuda", architecture, 32), options=options)
