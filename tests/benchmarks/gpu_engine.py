@@ -178,8 +178,19 @@ def unequal(expected: Sequence[Reply], found: Sequence[Reply]) -> int:
 
 
 @contextmanager
-def record(folder: Path, vocabulary: int, *, eager: bool = False) -> Iterator[RecallService]:
-    """A record of its own in `folder`, started and loaded."""
+def record(folder: Path, vocabulary: int) -> Iterator[RecallService]:
+    """A record of its own in `folder`, started and loaded, which offers as a server's does."""
+    service = opened_record(folder, vocabulary, eager=False)
+    service.start()
+    service.wait_loaded(60.0)
+    try:
+        yield service
+    finally:
+        service.close()
+
+
+def opened_record(folder: Path, vocabulary: int, *, read_only: bool = False, eager: bool = True) -> RecallService:
+    """A record in `folder`, not started yet; an `eager` one offers whatever it finds, as proofs want it."""
     folder.mkdir(parents=True, exist_ok=True)
     identity, clock, disk = RecordIdentity("5e" * 32, vocabulary, "benchmark"), SystemClock(), SystemDisk()
     budget = LEAST_CHUNKS * CHUNK_BYTES
@@ -187,25 +198,18 @@ def record(folder: Path, vocabulary: int, *, eager: bool = False) -> Iterator[Re
         PosixRecordFiles(folder),
         identity,
         budget_bytes=budget,
-        read_only=False,
+        read_only=read_only,
         free_bytes=lambda: disk.free_bytes(folder),
         clock=clock,
-        log=lambda line: None,
+        log=_silent,
         folder=str(folder),
     )
+    offers = OfferSettings(eager=True) if eager else None
     service = RecallService(
-        store,
-        identity,
-        directory=str(folder),
-        budget_bytes=budget,
-        clock=clock,
-        log=lambda line: None,
-        offers=OfferSettings(eager=True) if eager else None,
+        store, identity, directory=str(folder), budget_bytes=budget, clock=clock, log=_silent, offers=offers
     )
     service.open()
-    service.start()
-    service.wait_loaded(60.0)
-    try:
-        yield service
-    finally:
-        service.close()
+    return service
+
+
+def _silent(line: str) -> None: ...
