@@ -55,6 +55,9 @@ class Values:
     dtype: str
 
 
+Stored = Codes | Values
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
     """One stored projection or embedding [outputs, inputs], with the ordinary bias of its outputs if it has one."""

@@ -108,6 +108,13 @@ def tiles_for(outputs: int, inputs: int, capability: tuple[int, int], shared_byt
     return Tiles(128, 128, 64, 8, 3) if outputs > 64 else SMALL
 
 
+def expert_tiles_for(capability: tuple[int, int], shared_bytes: int) -> Tiles:
+    """The tiles of all experts' matrices: of the card alone, since they may decide bits."""
+    if capability[0] != 9 or shared_bytes < 220 << 10:
+        return Tiles(64, 128, 32, 4, 3)
+    return Tiles(128, 128, 64, 8, 3)
+
+
 def multiply(x: Tensor, w: Tensor, out: Tensor, tiles: Tiles, programs: int = 1) -> None:
     """`out` [T, N] = x [T, K] times w [N or more, K] transposed; all without gaps, K a multiple of 8.
 

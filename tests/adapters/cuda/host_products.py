@@ -5,7 +5,7 @@ The interface is that of `adapters/cuda/products.py`. A row's bits hang on that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,10 @@ class HeldWeights:
     def stack(self, path: str) -> Stack:
         values = self.values[path]
         return Stack(Values(values, "F32"), (values.shape[0], values.shape[1], values.shape[2]), self.biases.get(path))
+
+    def entries(self, path: str) -> Iterator[Matrix]:
+        for entry in self.values[path]:
+            yield Matrix(Values(entry, "F32"), (entry.shape[0], entry.shape[1]))
 
     def floats(self, path: str) -> Floats:
         return self.values[path]
@@ -92,9 +96,9 @@ class HostLookup:
     def __init__(self, table: Tensor) -> None:
         self._table = table
 
-    def __call__(self, ids: Tensor) -> Tensor:
+    def __call__(self, ids: Tensor, dtype: Any = torch.float32) -> Tensor:
         """Rows of the table."""
-        return self._table[ids.long()]
+        return self._table[ids.long()].to(dtype)
 
 
 class HostExperts:

@@ -94,7 +94,9 @@ def check_expert_items(device: str) -> None:
         items = torch.full((1 + 3 * 256,), -1, dtype=torch.int32, device=device)
         members = torch.full((2, 256, 2), -1, dtype=torch.int32, device=device)
         list_items(ids, items, members[0], members[1])
-        wanted, by_row, by_pair = [], [], []
+        wanted: list[int] = []
+        by_row: list[list[int]] = []
+        by_pair: list[list[int]] = []
         for expert in range(experts):
             pairs = [int(pair) for pair in np.flatnonzero(chosen.flatten() == expert)]
             for first in range(0, len(pairs), 8):

@@ -1,0 +1,142 @@
+"""Rows through the experts they chose: grouped products of a round's rows, and of a prompt's rows sorted by expert.
+
+Whoever else chose an expert moves work, never bits. Sums over a row's slots are float32, slot after slot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.adapters.cuda.expert_parts import PackedStack, first_names, foldable, pack_stack, shared_parts
+from tensorfold.adapters.cuda.packed import kind
+from tensorfold.adapters.cuda.packing import TILE
+from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.stored_weights import Stored
+from tensorfold.domain.families.ops import FeedForward, MixtureOfExperts, SwiGLU
+from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, ExpertLaunch
+from tensorfold.kernels.triton.dequantize import dequantize
+from tensorfold.kernels.triton.expert_items import list_items
+from tensorfold.kernels.triton.norms import combine, gated_silu, squared_relu
+from tensorfold.kernels.triton.prompt_experts import multiply_groups, sort_pairs, sum_slots
+
+if TYPE_CHECKING:
+    from tensorfold.adapters.cuda.products import Products
+
+Tensor = Any
+
+
+class ExpertStack:
+    """Every expert's matrices, of which each row passes those it chose.
+
+    `folded` says how many slots behind the chosen ones the shared expert takes: its parts are the entries behind the
+    last expert, in order, and their weight is 1. 0: it is not among them.
+    """
+
+    def __init__(self, products: Products, plan: MixtureOfExperts, path: str) -> None:
+        check_activation(plan.expert, path)
+        self._products, self._plan = products, plan.expert
+        self.folded = _folded(products, plan, path)
+        count, names = plan.router.experts, first_names(plan.expert)
+        shared = [shared_parts(products, path, name, self.folded) for name in (*names, "down")] if self.folded else []
+        self._up = pack_stack(products, path, names, list(zip(*shared[:-1], strict=True)), count)
+        self._down = pack_stack(products, path, ("down",), [(part,) for part in shared[-1]] if shared else [], count)
+        self._launches: dict[tuple[int, int], tuple[ExpertLaunch, ExpertLaunch]] = {}
+        products.count_room(max(self._at_once(stack) * _values(stack) for stack in (self._up, self._down)))
+
+    def decode(self, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
+        """Float32 [R, N] of a round's rows [R, K]: `ids` int32 [R, k] of entries, `weights` float32 [R, k]."""
+        x, slots = x.contiguous(), ids.shape[1]
+        out = torch.empty((len(x), self._down.matrix.outputs), dtype=torch.float32, device=x.device)
+        step = MOST_PAIRS // slots
+        for start in range(0, len(x), step):
+            part = slice(start, start + step)
+            self._decode(x[part], ids[part], weights[part], out[part])
+        return out
+
+    def prompt(self, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
+        """The same of a prompt's rows, in the prompt's arithmetic."""
+        entries = len(self._up.blocks)
+        tiles = self._products.expert_tiles()
+        order, places, used, table = sort_pairs(ids, entries, tiles.m)
+        rows = x[order // ids.shape[1]]
+        square = isinstance(self._plan, FeedForward)
+        made = self._grouped(self._up, rows, used, table, square)
+        hidden = made if square else self._activated(made)
+        down = self._grouped(self._down, hidden, used, table, False)
+        out = torch.empty((len(x), down.shape[1]), dtype=torch.float32, device=x.device)
+        sum_slots(down, places, weights, out)
+        return out
+
+    def _decode(self, x: Tensor, ids: Tensor, weights: Tensor, out: Tensor) -> None:
+        products, pairs = self._products, ids.numel()
+        lists = torch.empty(1 + 3 * MOST_PAIRS + 3, dtype=torch.int32, device=x.device)
+        members = torch.empty((2, MOST_PAIRS, 2), dtype=torch.int32, device=x.device)
+        list_items(ids, lists, members[0], members[1])
+        up, down = self._launch(len(x), pairs)
+        way = products.stream(), products.early
+        made = x.new_empty((pairs, self._up.matrix.outputs))
+        addresses = self._up.blocks.data_ptr(), x.data_ptr(), made.data_ptr()
+        up(*addresses, lists.data_ptr(), members[0].data_ptr(), *way)
+        hidden = self._activated(made)
+        each = out.new_empty((pairs, self._down.matrix.outputs))
+        addresses = self._down.blocks.data_ptr(), hidden.data_ptr(), each.data_ptr()
+        down(*addresses, lists.data_ptr(), members[1].data_ptr(), *way)
+        combine(each, weights, out)
+
+    def _launch(self, rows: int, pairs: int) -> tuple[ExpertLaunch, ExpertLaunch]:
+        if (rows, pairs) not in self._launches:
+            make = self._products.rows.experts
+            up, down = make(self._up.matrix, rows, pairs), make(self._down.matrix, pairs, pairs, wide=True)
+            self._launches[rows, pairs] = (up, down)
+        return self._launches[rows, pairs]
+
+    def _activated(self, made: Tensor) -> Tensor:
+        hidden = made.new_empty((len(made), self._down.matrix.inputs))
+        (gated_silu if isinstance(self._plan, SwiGLU) else squared_relu)(made, hidden)
+        return hidden
+
+    def _grouped(self, stack: PackedStack, rows: Tensor, used: Tensor, table: Tensor, square: bool) -> Tensor:
+        """Sorted rows times their matrices, so many of which are unpacked at a time as there is room for."""
+        products, matrix = self._products, stack.matrix
+        out = rows.new_empty((len(rows), matrix.outputs))
+        step = self._at_once(stack)
+        for first in range(0, len(stack.blocks), step):
+            blocks = stack.blocks[first : first + step]
+            outputs = blocks.shape[1] * TILE
+            w = products.unpacked(len(blocks) * outputs * matrix.inputs, rows.dtype)
+            w = w.view(len(blocks), outputs, matrix.inputs)
+            last = first + len(blocks)
+            dequantize(blocks.flatten(0, 1), matrix.bits, w, used[first:last])
+            multiply_groups(rows, w, out, table, (first, last), products.expert_tiles(), square)
+        return out
+
+    def _at_once(self, stack: PackedStack) -> int:
+        return max(1, min(len(stack.blocks), self._products.stack_bytes // (2 * _values(stack))))
+
+
+def check_activation(plan: SwiGLU | FeedForward, path: str) -> None:
+    """Raise RefusedError for an MLP whose activation has no kernel here."""
+    if isinstance(plan, SwiGLU) and (plan.activation != "silu" or plan.limit):
+        raise RefusedError(f"{path} has the activation {plan.activation} or a limit, which the CUDA backend lacks.")
+    if isinstance(plan, FeedForward) and plan.activation != "relu2":
+        raise RefusedError(f"{path} has the activation {plan.activation}, which the CUDA backend lacks without a gate.")
+
+
+def _folded(products: Products, plan: MixtureOfExperts, path: str) -> int:
+    """How many entries the shared expert makes: none where it is stored otherwise than the experts are."""
+    count = foldable(plan)
+    if not count:
+        return 0
+    names = (*first_names(plan.expert), "down")
+    for name in names:
+        first: Stored = next(products.weights.entries(f"{path}.experts.{name}")).stored
+        shared: Stored = products.weights.matrix(f"{path}.shared.{name}").stored
+        if kind(first) != kind(shared):
+            return 0
+    return count
+
+
+def _values(stack: PackedStack) -> int:
+    return int(stack.blocks.shape[1]) * TILE * stack.matrix.inputs

@@ -1,0 +1,76 @@
+"""Rows through packed matrices: products of a round's and of a prompt's rows, and rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.adapters.cuda.packed import PackedMatrix
+from tensorfold.kernels.cuda.affine_rows import MOST_ROWS
+from tensorfold.kernels.triton.dequantize import look_up
+
+if TYPE_CHECKING:
+    from tensorfold.adapters.cuda.products import Products
+
+Tensor = Any
+
+
+class Linear:
+    """Rows [R, K] to [R, sum of outputs]: products with the matrices in order, biases added in float32.
+
+    `outputs` are those of each slot. Results have the rows' dtype, or are float32 if `wide`.
+    """
+
+    def __init__(self, products: Products, parts: Sequence[PackedMatrix], wide: bool) -> None:
+        self._products, self._parts, self.wide = products, parts, wide
+        self.outputs = tuple(count for part in parts for count in part.outputs)
+
+    def decode(self, x: Tensor) -> Tensor:
+        """Rows of a round, [R, K] to [R, N]: a row's bits are those it has alone."""
+        x = x.contiguous()
+        return self._joined([self._finished(part, self._decoded(part, x), x) for part in self._parts])
+
+    def prompt(self, x: Tensor) -> Tensor:
+        """Rows of a prompt, [T, K] to [T, N]: a row's bits hang on neither T nor its place."""
+        x, made = x.contiguous(), []
+        for part in self._parts:
+            out = self._empty(part, x)
+            self._products.multiply_prompt(part, x, out)
+            made.append(self._finished(part, out, x))
+        return self._joined(made)
+
+    def _decoded(self, part: PackedMatrix, x: Tensor) -> Tensor:
+        out, products = self._empty(part, x), self._products
+        for start in range(0, len(x), MOST_ROWS):
+            rows = min(MOST_ROWS, len(x) - start)
+            launch = part.launch(products.rows, rows, out.dtype == torch.float32)
+            addresses = part.blocks.data_ptr(), x[start:].data_ptr(), out[start:].data_ptr()
+            launch(*addresses, products.stream(), products.early)
+        return out
+
+    def _empty(self, part: PackedMatrix, x: Tensor) -> Tensor:
+        dtype = torch.float32 if self.wide or part.bias is not None else x.dtype
+        return torch.empty((len(x), part.matrix.outputs), dtype=dtype, device=x.device)
+
+    def _finished(self, part: PackedMatrix, made: Tensor, x: Tensor) -> Tensor:
+        if part.bias is None:
+            return made
+        return made.add_(part.bias) if self.wide else made.add_(part.bias).to(x.dtype)
+
+    def _joined(self, made: list[Tensor]) -> Tensor:
+        return made[0] if len(made) == 1 else torch.cat(made, 1)
+
+
+class Lookup:
+    """Ids int32 [R] to rows [R, K] of a table."""
+
+    def __init__(self, table: PackedMatrix) -> None:
+        self._table = table
+
+    def __call__(self, ids: Tensor, dtype: Any) -> Tensor:
+        """Rows of the table in `dtype`."""
+        out = torch.empty((len(ids), self._table.matrix.inputs), dtype=dtype, device=ids.device)
+        look_up(self._table.blocks, self._table.matrix.bits, ids, out)
+        return out

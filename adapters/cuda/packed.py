@@ -1,0 +1,107 @@
+"""Matrices of the checkpoint packed on the device, and what their storage must be for that.
+
+Reads stored values, never a file. Launches of decoded rows are kept by row count, so that how they are cut and tiled is
+settled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found, unused-ignore]
+from numpy.typing import NDArray
+
+from tensorfold.adapters.cuda.packing import new_blocks, pack_bf16, pack_codes, packed_width
+from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.application.stored_weights import Codes, Stored, Values
+from tensorfold.kernels.cuda.affine_rows import Launch, Matrix
+
+Tensor = Any
+GROUPS = (64, 128)
+_WHOLE = 64
+
+
+@dataclass(slots=True, eq=False)
+class PackedMatrix:
+    """`blocks` of one matrix, the `outputs` of the slots it is made of, and their float32 biases [N] if any has one."""
+
+    matrix: Matrix
+    blocks: Tensor
+    outputs: tuple[int, ...]
+    bias: Tensor | None = None
+    _launches: dict[tuple[int, bool], Launch] = field(default_factory=dict)
+
+    def launch(self, rows: Any, count: int, wide: bool) -> Launch:
+        """The launch of `count` rows, as `rows` (see `products.RowLaunches`) makes it."""
+        if (count, wide) not in self._launches:
+            self._launches[count, wide] = rows.rows(self.matrix, count, wide)
+        return self._launches[count, wide]
+
+
+def kind(stored: Stored) -> tuple[int, int]:
+    """Bits and group of codes, 16 and no group of numbers: what must be equal of slots that lie side by side."""
+    return (stored.bits, stored.group) if isinstance(stored, Codes) else (16, 0)
+
+
+def width_of(stored: Stored) -> int:
+    """Bits of a packed code."""
+    return packed_width(stored.bits) if isinstance(stored, Codes) else 16
+
+
+def check_kind(path: str, stored: Stored, inputs: int) -> None:
+    """Raise RefusedError where no kernel reads a matrix that is stored so."""
+    if isinstance(stored, Codes) and stored.group not in GROUPS:
+        raise RefusedError(
+            f"{path} is stored in groups of {stored.group} codes; the CUDA backend reads groups of 64 and 128: convert "
+            "the checkpoint with a group size of 64."
+        )
+    if inputs % _WHOLE:
+        raise RefusedError(
+            f"{path} has {inputs} inputs; the CUDA backend multiplies rows of a multiple of {_WHOLE}: run it with "
+            "--backend mlx."
+        )
+
+
+def pack_side_by_side(stored: Sequence[Stored], blocks: Tensor) -> None:
+    """Fill `blocks` of one matrix from slots stored alike, one below another."""
+    device = blocks.device
+    first = stored[0]
+    if isinstance(first, Codes):
+        words = _joined((one.words for one in stored if isinstance(one, Codes)), torch.int32, device)
+        scales = _joined((one.scales for one in stored if isinstance(one, Codes)), torch.bfloat16, device)
+        biases = _joined((one.biases for one in stored if isinstance(one, Codes)), torch.bfloat16, device)
+        pack_codes(words, scales, biases, first.bits, blocks)
+    else:
+        joined = (as_numbers(one, device) for one in stored if isinstance(one, Values))
+        pack_bf16(torch.cat([one.to(torch.bfloat16) for one in joined]), blocks)
+
+
+def packed(path: str, stored: Sequence[Stored], shapes: Sequence[tuple[int, int]], device: Any) -> PackedMatrix:
+    """One matrix of slots stored alike; `path` names them in a refusal."""
+    inputs, outputs = shapes[0][1], tuple(shape[0] for shape in shapes)
+    check_kind(path, stored[0], inputs)
+    matrix = Matrix(sum(outputs), inputs, width_of(stored[0]))
+    blocks = new_blocks(matrix.outputs, inputs, matrix.bits, device)
+    pack_side_by_side(stored, blocks)
+    return PackedMatrix(matrix, blocks, outputs)
+
+
+def as_numbers(values: Values, device: Any) -> Tensor:
+    """Dense values on the device, in the dtype they are stored in."""
+    if values.dtype == "BF16":
+        return upload(values.raw, device).view(torch.bfloat16)
+    return upload(values.raw, device)
+
+
+def upload(values: NDArray[Any], device: Any) -> Tensor:
+    """An array on the device; unsigned integers as signed ones of the same bits."""
+    signed = {np.dtype(np.uint32): np.int32, np.dtype(np.uint16): np.int16}.get(values.dtype)
+    whole = np.ascontiguousarray(values)
+    return torch.from_numpy(whole if signed is None else whole.view(signed)).to(device)
+
+
+def _joined(parts: Iterable[NDArray[Any]], dtype: Any, device: Any) -> Tensor:
+    return torch.cat([upload(part, device).to(dtype) for part in parts])
