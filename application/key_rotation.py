@@ -95,14 +95,7 @@ class KeyRotation:
         return self._restless >= RESTLESS_LOOKS
 
     def _read(self) -> tuple[Key, ...]:
-        text = self._file.read()
-        keys = read_keys(text.data, self._file.name)
-        if text.shared is not None:
-            self._say(
-                f"keys: {self._file.name} has mode {text.shared:o}, which others than its owner may use; `chmod 600` "
-                "keeps it to the owner"
-            )
-        return keys
+        return read_keys(self._file.read(), self._file.name)
 
     def _main(self) -> None:
         while True:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.application.ports.keys import KeyText, Stamp
+from tensorfold.application.ports.keys import Stamp
 
 MOST_BYTES = 1 << 20
 _OTHERS = 0o077
@@ -33,8 +33,8 @@ class FolderKeyFile:
             return None
         return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
 
-    def read(self) -> KeyText:
-        """The whole file. Raises RefusedError."""
+    def read(self) -> bytes:
+        """The whole file, which nobody but its owner may use. Raises RefusedError."""
         try:
             seen, data = self._opened()
         except FileNotFoundError:
@@ -49,8 +49,10 @@ class FolderKeyFile:
         if len(data) > MOST_BYTES:
             raise RefusedError(f"{self._name} holds {seen.st_size} bytes, more than the {MOST_BYTES} of a key file.")
         # Only where a mode tells who may read: elsewhere every file seems to be everybody's.
-        shared = stat.S_IMODE(seen.st_mode) if os.name == "posix" and seen.st_mode & _OTHERS else None
-        return KeyText(data, shared)
+        if os.name == "posix" and seen.st_mode & _OTHERS:
+            mode = stat.S_IMODE(seen.st_mode)
+            raise RefusedError(f"{self._name} has mode {mode:04o}, so others may use it; `chmod 600` it.")
+        return data
 
     def _opened(self) -> tuple[os.stat_result, bytes | None]:
         """The file's facts and at most one byte more than it may have; no bytes of what is no plain file."""

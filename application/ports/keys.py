@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 Stamp = tuple[int, ...] | None
 """Changes with the file; None while it is not there."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyText:
-    """What a key file holds. `shared` is its mode where others than its owner may touch it, else None."""
-
-    data: bytes
-    shared: int | None = None
 
 
 class KeyFile(Protocol):
@@ -29,6 +20,6 @@ class KeyFile(Protocol):
         """A look at the file that reads nothing of it."""
         ...
 
-    def read(self) -> KeyText:
-        """All of it. Raises RefusedError when it cannot be read or is too large to be one."""
+    def read(self) -> bytes:
+        """All of it. Raises RefusedError when it cannot be read, is too large to be one, or others may use it."""
         ...

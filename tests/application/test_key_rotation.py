@@ -128,15 +128,6 @@ def test_asked_a_file_is_taken_at_once_changed_or_not() -> None:
     assert door.taken == [["one"], ["two"], []]
 
 
-def test_a_file_that_others_may_use_is_taken_with_a_line() -> None:
-    door = Door()
-    door.file.shared = 0o644
-    door.opened()
-    assert door.said == [
-        "keys: --api-key-file keys has mode 644, which others than its owner may use; `chmod 600` keeps it to the owner"
-    ]
-
-
 def test_on_its_thread_it_looks_by_itself_and_when_asked() -> None:
     file, taken = FakeKeyFile(b"one\n"), queue.SimpleQueue[list[str]]()
     by_itself = KeyRotation(file, lambda keys: taken.put([key for _, key in keys]), lambda line: None, look_s=0.01)

@@ -33,6 +33,7 @@ def _folder_key_file(folder: Path) -> KeySubject:
             path.unlink()
             return
         fresh = folder / "fresh"
+        fresh.touch(0o600)
         fresh.write_bytes(data)
         os.replace(fresh, path)
 

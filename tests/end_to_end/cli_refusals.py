@@ -34,6 +34,10 @@ class Room:
         (home / "no-config" / "config.json").unlink()
         (home / "bad-keys").write_text("two words\n")
         (home / "no-keys").write_text("# none\n")
+        for name in ("bad-keys", "no-keys"):
+            (home / name).chmod(0o600)
+        (home / "open-keys").write_text("sound-key\n")
+        (home / "open-keys").chmod(0o644)
         (home / "open-requests").write_text("")
         (home / "open-requests").chmod(0o644)
         other = RecordIdentity("ab" * 32, 70, "another")
@@ -134,7 +138,7 @@ VALUES = (
     _serve("--parallel many", "argument --parallel: 'many' is not an integer", USAGE),
     _serve("--decode-share -1", "argument --decode-share: -1 is not from 0", USAGE),
     _serve("--backend metal", "argument --backend: invalid choice: 'metal'", USAGE),
-    _serve("--backend cuda", "--backend cuda is not part of this version"),
+    _serve("--backend cuda", "install the extra `cuda`"),
     _serve("--reasoning-effort vast", "argument --reasoning-effort: invalid choice: 'vast'", USAGE),
     _serve("--name two\nlines", "--name holds a model id"),
     _serve("--learn", "--learn is no flag of this version"),
@@ -158,6 +162,7 @@ ENDPOINT = (
     _serve("--api-key-file HOME", "is not a plain file"),
     _serve("--api-key-file HOME/no-keys", "--api-key-file"),
     _serve("--api-key-file HOME/bad-keys", "--api-key-file"),
+    _serve("--api-key-file HOME/open-keys", "has mode 0644, so others may use it"),
     _serve("--api-key-file NOTHING", "--api-key-file is empty"),
 )
 RECORD = (

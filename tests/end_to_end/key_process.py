@@ -32,10 +32,15 @@ def renewed_in_a_process(folder: Path) -> None:
     words = ["serve", "tiny", "--port", "0", "--api-key-file", str(path)]
     for data, told in REFUSED.items():
         if data is not None:
+            path.touch(0o600)
             path.write_bytes(data)
         ran = as_process(words, folder)
         assert ran.refusal_faults() == [] and told in ran.err, ran
     put(path, "kept-1", "first-1")
+    path.chmod(0o640)
+    ran = as_process(words, folder)
+    assert ran.refusal_faults() == [] and "has mode 0640, so others may use it" in ran.err, ran
+    path.chmod(0o600)
     with served(words, folder) as server:
         _renew(server, path)
         server.command.interrupt()
@@ -68,7 +73,7 @@ def _renew(server: Served, path: Path) -> None:
         ending.set()
         client.join()
     assert lost == [], f"lost requests: {lost[:5]}"
-    path.write_text("")
+    path.chmod(0o644)
     server.wait_for("None of its keys is valid")
     assert _status(port, "kept-1") == 401
 

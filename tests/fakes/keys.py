@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.application.ports.keys import KeyText, Stamp
+from tensorfold.application.ports.keys import Stamp
 
 
 class FakeKeyFile:
@@ -15,7 +15,6 @@ class FakeKeyFile:
 
     def __init__(self, data: bytes | None = b"") -> None:
         self.data = data
-        self.shared: int | None = None
         self.reads = 0
         self.meanwhile: Callable[[], None] | None = None
         self._version = 0
@@ -29,7 +28,7 @@ class FakeKeyFile:
         """The number of the change."""
         return None if self.data is None else (self._version,)
 
-    def read(self) -> KeyText:
+    def read(self) -> bytes:
         """What it holds. Raises RefusedError when it is not there."""
         self.reads += 1
         data = self.data
@@ -38,4 +37,4 @@ class FakeKeyFile:
             change()
         if data is None:
             raise RefusedError(f"{self.name} is not there.")
-        return KeyText(data, self.shared)
+        return data

@@ -22,7 +22,7 @@ def a_file_reads_as_what_was_written_last(subject: KeySubject) -> None:
     """Byte by byte, empty ones too."""
     for data in (b"one\n", b"", b"two\nthree\n"):
         subject.write(data)
-        assert subject.file.read().data == data
+        assert subject.file.read() == data
 
 
 def a_stamp_moves_with_every_change_and_never_without_one(subject: KeySubject) -> None:

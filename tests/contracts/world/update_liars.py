@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tensorfold.application.ports.keys import KeyText
 from tests.contracts.lies import lying
 from tests.contracts.registry_updates import PLAIN
 from tests.contracts.world import key_checks, request_checks, update_checks
@@ -52,13 +51,13 @@ def _installation(**lies: Callable[..., Any]) -> Callable[[Path], UpdateSubject]
 KEY_LIES: tuple[Lie, ...] = (
     (
         key_checks.a_file_reads_as_what_was_written_last,
-        _key_file(read=lambda self: KeyText((self.data or b"").strip())),
+        _key_file(read=lambda self: (self.data or b"").strip()),
     ),
     (
         key_checks.a_stamp_moves_with_every_change_and_never_without_one,
         _key_file(stamp=lambda self: None if self.data is None else (len(self.data),)),
     ),
-    (key_checks.a_file_that_is_gone_is_refused_by_name, _key_file(read=lambda self: KeyText(self.data or b""))),
+    (key_checks.a_file_that_is_gone_is_refused_by_name, _key_file(read=lambda self: self.data or b"")),
 )
 REQUEST_LIES: tuple[Lie, ...] = (
     (
