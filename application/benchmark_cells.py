@@ -131,6 +131,8 @@ def row_of(mode: str, record: str, streams: int, measured: Measured) -> Row:
             drafted, kept = sources.get(source.source, (0, 0))
             sources[source.source] = drafted + source.drafted, kept + source.kept
     firsts = [one.ttft_s for one in stats]
+    # A reply that landed in one round took no time that its tokens could be held against.
+    rates = [one.tokens_per_second for one in stats if one.completion_tokens > one.first_tokens]
     tokens, rounds = sum(one.completion_tokens for one in stats), sum(one.rounds for one in stats)
     return Row(
         mode=mode,
@@ -142,7 +144,7 @@ def row_of(mode: str, record: str, streams: int, measured: Measured) -> Row:
         first_p50_s=percentile(firsts, 50),
         first_p99_s=percentile(firsts, 99),
         rate=tokens / measured.seconds if measured.seconds > 0 else 0.0,
-        stream_rate=statistics.median(one.tokens_per_second for one in stats),
+        stream_rate=statistics.median(rates) if rates else 0.0,
         rounds=measured.rounds,
         launches=measured.launches,
         round_tokens=tokens / rounds if rounds else 0.0,

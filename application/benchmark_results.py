@@ -27,9 +27,9 @@ class Row:
     """One cell of the matrix. Times are seconds, rates tokens per second.
 
     `record` names the record's state. `rate` is every token of the cell by its whole time, prompts included;
-    `stream_rate` the median over the replies of the tokens after the first by the time they took. `rounds` and
-    `launches` are the engine's, `round_tokens` the tokens of a stream by the rounds it took part in; all three are None
-    where they are not known. `sources` holds drafted and kept tokens by draft source.
+    `stream_rate` the median over the replies of the tokens after the first round by the time they took, 0 where every
+    reply landed in one. `rounds` and `launches` are the engine's, `round_tokens` the tokens of a stream by the rounds
+    it took part in; all three are None where they are not known. `sources` holds drafted and kept tokens by source.
     """
 
     mode: str

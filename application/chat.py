@@ -230,6 +230,7 @@ class ChatService:
             draft=options.draft,
             background=options.background,
             param=param,
+            limit_param=options.limit_field,
             label=options.label,
             constraint=constraint,
         )

@@ -14,21 +14,26 @@ class RequestError(Exception):
 
 
 class ContextExceededError(RequestError):
-    """The prompt, or prompt and explicit reply limit, do not fit the window."""
+    """The prompt, or prompt and explicit reply limit, do not fit the window.
 
-    def __init__(self, *, prompt: int, reply: int | None, limit: int, param: str) -> None:
+    `param` names what the prompt came in, `reply_param` the reply limit; the one that is too large is refused.
+    """
+
+    def __init__(
+        self, *, prompt: int, reply: int | None, limit: int, param: str, reply_param: str = "max_tokens"
+    ) -> None:
         asked = prompt + (reply or 1)
         parts = f"{prompt} in the {param}" + (f", {reply} in the completion" if reply else "")
         largest = limit - prompt
         hint = (
-            f"The largest reply that fits this prompt is {largest} tokens."
+            f"The largest reply that fits this prompt is {largest} tokens; lower `{reply_param}`."
             if largest > 0
             else f"Shorten the {param} to at most {limit - 1} tokens."
         )
         super().__init__(
             f"This model's maximum context length is {limit} tokens. However, you requested {asked} tokens ({parts}). "
             f"{hint} `--context` sets the window at startup.",
-            param=param,
+            param=reply_param if largest > 0 else param,
             code="context_length_exceeded",
         )
         self.prompt, self.reply, self.limit = prompt, reply, limit

@@ -89,7 +89,9 @@ class StreamFactory:
         """Refuse what cannot fit before anything is queued. Raises ContextExceededError."""
         prompt, reply = len(request.prompt), request.max_tokens
         if prompt + (reply or 1) > self.context:
-            raise ContextExceededError(prompt=prompt, reply=reply, limit=self.context, param=request.param)
+            raise ContextExceededError(
+                prompt=prompt, reply=reply, limit=self.context, param=request.param, reply_param=request.limit_param
+            )
 
     def reply_limit(self, request: GenerationRequest) -> int:
         """The explicit limit, or the default capped by the room the prompt leaves."""

@@ -13,7 +13,8 @@ from tensorfold.domain.gates.grammar import Grammar
 class ReplyOptions:
     """What a request may set; None is the server's default.
 
-    `grammar` holds the reply to a form, as the request's `grammar_field` asked. `thinking_budget` 0 is the server's.
+    `grammar` holds the reply to a form, as the request's `grammar_field` asked, and `max_tokens` came in `limit_field`.
+    `thinking_budget` 0 is the server's.
     """
 
     max_tokens: int | None = None
@@ -30,6 +31,7 @@ class ReplyOptions:
     thinking_budget: int = 0
     grammar: Grammar | None = None
     grammar_field: str = ""
+    limit_field: str = "max_tokens"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ class GenerationRequest:
     `label` names who asked in logs; `background` yields its place in the queue to foreground requests. `stop_ids`
     replaces the model's end tokens and `audit` asks for fingerprints of the rows: both are for proofs. `marks` are
     special ids that are text of this reply, `thoughts` tell its reasoning, which stops do not search, from its answer.
+    `param` and `limit_param` name the fields that prompt and reply limit came in.
     Reasoning of `thinking_budget` tokens (0: no limit) is ended with the ids of `thought_close`. `constraint` is the
     reply's grammar at its start.
     """
@@ -32,6 +33,7 @@ class GenerationRequest:
     draft: bool = True
     background: bool = False
     param: str = "prompt"
+    limit_param: str = "max_tokens"
     label: str = ""
     stop_ids: frozenset[int] | None = None
     audit: bool = False
@@ -58,7 +60,7 @@ class SourceCount:
 
 @dataclass(frozen=True, slots=True)
 class ReplyStats:
-    """Figures of one finished reply. Times are seconds."""
+    """Figures of one finished reply. Times are seconds; `first_tokens` landed in the first round."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -68,6 +70,7 @@ class ReplyStats:
     ttft_s: float = 0.0
     decode_s: float = 0.0
     rounds: int = 0
+    first_tokens: int = 1
     sources: tuple[SourceCount, ...] = field(default=())
 
     @property
@@ -82,8 +85,9 @@ class ReplyStats:
 
     @property
     def tokens_per_second(self) -> float:
-        """Reply tokens after the first, per second of decoding; 0 when there are none."""
-        return (self.completion_tokens - 1) / self.decode_s if self.completion_tokens > 1 and self.decode_s > 0 else 0.0
+        """Reply tokens after the first round, per second since it; 0 when there are none."""
+        later = self.completion_tokens - self.first_tokens
+        return later / self.decode_s if later > 0 and self.decode_s > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

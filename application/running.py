@@ -9,10 +9,10 @@ from tensorfold.application.replies import ReplyStats, SourceCount
 
 class Running:
     """A generation with its stream in the engine; times are monotonic seconds, `first_at` and `landed_at` 0 before the
-    first token. `paused` while memory makes it wait with its lane.
+    first token. `first_tokens` landed in the first round. `paused` while memory makes it wait with its lane.
     """
 
-    __slots__ = ("filled_at", "first_at", "generation", "landed_at", "live", "opened_at", "paused")
+    __slots__ = ("filled_at", "first_at", "first_tokens", "generation", "landed_at", "live", "opened_at", "paused")
 
     def __init__(self, generation: Generation, live: Live, opened_at: float) -> None:
         self.generation = generation
@@ -20,6 +20,7 @@ class Running:
         self.opened_at = opened_at
         self.filled_at = opened_at
         self.first_at = 0.0
+        self.first_tokens = 1
         self.landed_at = 0.0
         self.paused = False
 
@@ -36,5 +37,6 @@ class Running:
             ttft_s=first - submitted,
             decode_s=now - first,
             rounds=live.rounds,
+            first_tokens=self.first_tokens,
             sources=tuple(SourceCount(name, drafted, kept) for name, (drafted, kept) in live.drafts.items()),
         )

@@ -479,7 +479,7 @@ class Scheduler:
         generation.deliver(Landed(committed.tokens, outcome.prints))
         now = self._clock.monotonic()
         if live.rounds == 1:
-            running.first_at = now
+            running.first_at, running.first_tokens = now, len(committed.tokens)
         else:
             self._on_landed(now - running.landed_at)
         running.landed_at = now

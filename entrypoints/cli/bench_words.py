@@ -75,7 +75,7 @@ def table(result: Result) -> list[str]:
             _seconds(row.first_p50_s),
             _seconds(row.first_p99_s),
             f"{row.rate:.1f}",
-            f"{row.stream_rate:.1f}",
+            f"{row.stream_rate:.1f}" if row.stream_rate else "-",
             "-" if row.rounds is None else str(row.rounds),
             "-" if row.round_tokens is None else f"{row.round_tokens:.2f}",
             sources(row),

@@ -163,4 +163,5 @@ class GenerationFields(BaseModel):
             thinking_budget=self.thinking_budget or 0,
             grammar=getattr(self, form) if form else None,
             grammar_field=form,
+            limit_field="max_tokens" if self.max_completion_tokens is None else "max_completion_tokens",
         )

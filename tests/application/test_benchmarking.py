@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensorfold.application.benchmark_cells import CellRunner, percentile
+from tensorfold.application.benchmark_cells import Answer, CellRunner, Measured, percentile, row_of
 from tensorfold.application.benchmark_comparing import compare
 from tensorfold.application.benchmarking import (
     DRAFTS,
@@ -20,7 +20,7 @@ from tensorfold.application.benchmarking import (
     difference,
 )
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.application.replies import GenerationRequest
+from tensorfold.application.replies import GenerationRequest, ReplyStats
 from tensorfold.domain.recall.layout import SEPARATOR
 from tensorfold.domain.sampling import Sampling
 from tests.application.benchmark_house import (
@@ -66,6 +66,18 @@ def test_figures_are_those_of_the_engines_own_time() -> None:
     both = outcome.rows[1]
     # Two streams share nearly every round; which do when one of them begins is up to the threads.
     assert both.rounds is not None and 72 <= both.rounds < 144 and both.rate == pytest.approx(14400 / both.rounds)
+
+
+def test_replies_that_land_in_one_round_have_no_rate_of_a_stream() -> None:
+    stats = [ReplyStats(3, 9, decode_s=decode, rounds=1, first_tokens=9) for decode in (1e-6, 2e-6)]
+    slow = ReplyStats(3, 9, decode_s=0.5, rounds=2, first_tokens=4)
+
+    def rate(*stats: ReplyStats) -> float:
+        answers = tuple(Answer(at, (1,) * 9, one) for at, one in enumerate(stats))
+        return row_of(DRAFTS, NO_RECORD, 1, Measured(answers, 1.0, 3, 3)).stream_rate
+
+    assert rate(*stats) == 0.0 and rate(*stats, slow) == 10.0
+    assert stats[0].tokens_per_second == 0.0 and slow.tokens_per_second == 10.0
 
 
 def test_a_record_that_has_seen_the_prompts_saves_rounds_and_every_cell_says_whose_tokens_were_kept() -> None:

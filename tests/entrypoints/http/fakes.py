@@ -133,7 +133,13 @@ class FakeChat:
         if self._refusal is not None:
             raise self._refusal
         if size + (order.options.max_tokens or 1) > self.context:
-            raise ContextExceededError(prompt=size, reply=order.options.max_tokens, limit=self.context, param=param)
+            raise ContextExceededError(
+                prompt=size,
+                reply=order.options.max_tokens,
+                limit=self.context,
+                param=param,
+                reply_param=order.options.limit_field,
+            )
         reply = FakeReply(size, drafts=order.options.draft, greedy=not order.options.temperature)
         self.orders.append(order)
         self.replies.append(reply)

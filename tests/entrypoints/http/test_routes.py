@@ -191,6 +191,14 @@ def test_a_prompt_beyond_the_context_is_refused_in_the_words_clients_look_for(st
     assert "60 in the messages" in error["message"]
 
 
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_a_reply_limit_beyond_the_context_is_refused_by_the_field_that_it_came_in(field: str) -> None:
+    result = in_process(FakeChat(context=20)).post({"messages": [{"role": "user", "content": "lorem"}], field: 1 << 20})
+    error = error_of(result)
+    assert (result.status_code, error["param"], error["code"]) == (400, field, "context_length_exceeded")
+    assert f"lower `{field}`" in error["message"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_fault_is_a_500_without_its_text_that_clients_do_not_retry(stream: bool) -> None:
     server = in_process(FakeChat(refusal=KeyError("secret detail")))
