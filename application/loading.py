@@ -26,6 +26,8 @@ from tensorfold.domain.families.fields import ConfigError
 from tensorfold.domain.families.generation_defaults import GenerationDefaults, read_generation
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.storage import parse_quantization
+from tensorfold.domain.memory.cuda_holding import Room
+from tensorfold.domain.memory.cuda_windows import check_asked_cuda
 from tensorfold.domain.memory.windows import MemoryRefusal, check_asked
 
 
@@ -47,7 +49,7 @@ def check_config(config: Mapping[str, Any], backend: str, context: int | None) -
         parse_quantization(config)
     except ConfigError as refusal:
         raise RefusedError(refusal.message) from None
-    _window(plan, context)
+    _window(plan, context, backend)
     return plan
 
 
@@ -59,13 +61,13 @@ def describe(facts: CheckpointFacts, backend: str, context: int | None) -> Descr
         defaults = read_generation(facts.generation, plan.head.vocabulary)
     except ConfigError as refusal:
         raise RefusedError(refusal.message) from None
-    return Described(plan, bound, defaults, plan.stop_ids | defaults.stop_ids, _window(plan, context))
+    return Described(plan, bound, defaults, plan.stop_ids | defaults.stop_ids, _window(plan, context, backend))
 
 
-def _window(plan: DecoderPlan, asked: int | None) -> int:
+def _window(plan: DecoderPlan, asked: int | None, backend: str) -> int:
     """The window before memory is looked at."""
     try:
-        check_asked(plan, asked)
+        (check_asked_cuda if backend == "cuda" else check_asked)(plan, asked)
     except MemoryRefusal as refusal:
         raise RefusedError(refusal.message) from None
     return asked or plan.context
@@ -95,6 +97,7 @@ def load_engine(
     on_progress: Callable[[str], None],
     log: Callable[[str], None],
     drafter: DrafterCheckpoint | None = None,
+    pools: Room | None = None,
 ) -> tuple[Engine, StreamFactory]:
     """Load the weights and stand the engine on them; called on the engine's own thread. Raises RefusedError."""
     model = backend.load(
@@ -107,6 +110,7 @@ def load_engine(
         on_progress=on_progress,
         drafts=settings.heads,
         drafter=drafter,
+        pools=pools,
     )
     if settings.drafts and (refusal := _refused_windows(described, facts, model)) is not None:
         model.shutdown()

@@ -23,6 +23,7 @@ from tensorfold.domain.prompts.chunks import ChunkRule
 from tensorfold.domain.prompts.family_chunk import CONTEXT, choose_chunk
 from tensorfold.domain.prompts.layout import accepts
 from tensorfold.domain.prompts.markers import Markers
+from tensorfold.domain.prompts.retained import PINNED
 
 _TENSOR_UNITS = 5
 """The first generation of Apple's GPUs that has them."""
@@ -108,6 +109,11 @@ class PromptKeeping:
 
     def _accepts(self, tokens: int, buffers: Sequence[tuple[str, int]]) -> bool:
         return accepts(self._known.entries, tokens, buffers)
+
+
+def kept_ends(settings: PromptSettings) -> int:
+    """Prompt ends that a device may be asked to keep: those of conversations, and of shared beginnings."""
+    return settings.slots + PINNED if settings.slots and settings.budget != 0 else 0
 
 
 def identity_words(identity: ModelIdentity, rule: ChunkRule, limits: ModelLimits) -> str:

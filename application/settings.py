@@ -99,10 +99,15 @@ class RecallSettings:
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """Bytes that the process may take, None for the machine's share, and of freed buffers that are kept for reuse."""
+    """Bytes that the process may take, None for the machine's share, and of freed buffers that are kept for reuse.
+
+    On a card `card_limit` lowers what is taken of it, and `reserve` bytes are left to others, None for the usual.
+    """
 
     limit: int | None = None
     cache: int = FREED
+    card_limit: int | None = None
+    reserve: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

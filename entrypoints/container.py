@@ -17,7 +17,7 @@ from tensorfold.application.describing import Describer
 from tensorfold.application.drafters import Drafters
 from tensorfold.application.ports.backend import Backend
 from tensorfold.application.ports.benchmarks import BenchmarkFiles, ChatServer
-from tensorfold.application.ports.checkpoints import CheckpointReader, ModelHub, RefusedError, WeightPackage
+from tensorfold.application.ports.checkpoints import CheckpointReader, ModelHub, WeightPackage
 from tensorfold.application.ports.installation import Installation, UpdateMemory
 from tensorfold.application.ports.keys import KeyFile
 from tensorfold.application.ports.machine import Clock
@@ -80,7 +80,9 @@ def _grammars(tokenizer: Tokenizer, end_ids: frozenset[int]) -> GrammarCompiler:
 
 def _backend(name: str, cache: Path) -> Backend:
     if name == "cuda":
-        raise RefusedError("--backend cuda is not part of this version; use `--backend mlx`.")
+        from tensorfold.adapters.cuda.backend import CudaBackend
+
+        return CudaBackend(cache)
     from tensorfold.adapters.mlx.backend import MlxBackend
 
     return MlxBackend(cache)

@@ -27,6 +27,7 @@ from tensorfold.application.settings import (
     RecallSettings,
     SamplingDefaults,
 )
+from tensorfold.domain.families.catalogue import Backend
 
 ENGINE, HTTP, RECALL, SAMPLING = EngineSettings(), HttpSettings(), RecallSettings(), SamplingDefaults()
 MEMORY = MemorySettings()
@@ -39,10 +40,19 @@ MOST_QUEUE = 256
 MOST_ID = 256
 MOST_GIB = 1 << 20
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]{0,31}://(?:[A-Za-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?/?")
-AUTO_BACKEND = "mlx"
-"""What `--backend auto` is, on every platform until there is a CUDA backend."""
+CUDA_SLOTS = 8
+"""States of prompts that a card keeps without --checkpoint-slots; they lie in its own memory."""
+LEAST_RESERVE_GIB = 2
 _GIB = re.compile(r"(\d{1,9}(\.\d{0,18})?|\.\d{1,18})(/0*[1-9]\d{0,8})?", re.ASCII)
 """A decimal, or one decimal by a whole number that is not 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendChoice:
+    """A backend, and in words who or what chose it."""
+
+    name: Backend
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,7 @@ class UpdateSettings:
 class RunSettings:
     """Everything a `serve` or `verify` needs to begin. `notes` are lines to say about what was asked for.
 
-    `live` is whether a terminal may show a line that changes.
+    `live` is whether a terminal may show a line that changes, `choice` the backend, None where it is not chosen yet.
     """
 
     model: ModelSettings
@@ -84,6 +94,7 @@ class RunSettings:
     prompts: PromptSettings = PROMPTS
     notes: tuple[str, ...] = ()
     live: bool = False
+    choice: BackendChoice | None = None
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:
@@ -144,9 +155,15 @@ def gib(text: str) -> int:
     return int(size)
 
 
-def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> RunSettings:
-    """Settings of a run. Raises RefusedError for what only the environment or several flags together get wrong."""
-    streams = flags.parallel or ENGINE.parallel
+def run_settings(
+    flags: argparse.Namespace, environment: Mapping[str, str], choice: BackendChoice | None = None
+) -> RunSettings:
+    """Settings of a run. Raises RefusedError for what only the environment or several flags together get wrong.
+
+    Without a `choice`, the defaults are those of the backend that was named, for `auto` those of MLX.
+    """
+    backend = flags.backend if choice is None else choice.name
+    streams = flags.parallel or (1 if backend == "cuda" else ENGINE.parallel)
     return RunSettings(
         model=ModelSettings(
             model=flags.model,
@@ -186,9 +203,10 @@ def run_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> R
         update=update_settings(flags, environment),
         recall=recall_settings(flags),
         memory=memory_settings(flags, environment),
-        prompts=prompt_settings(flags, environment),
+        prompts=prompt_settings(flags, environment, backend),
         notes=recall_notes(flags),
         live=not switched_on(environment.get("TENSORFOLD_NO_LIVE", "")) and environment.get("TERM", "dumb") != "dumb",
+        choice=choice,
     )
 
 
@@ -246,36 +264,62 @@ def memory_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -
     """The budget's limit and that of freed buffers. Raises RefusedError."""
     cache = getattr(flags, "mlx_cache_gib", None)
     return MemorySettings(
-        limit=memory_limit(environment.get("TENSORFOLD_MEMORY_LIMIT_GB", "")),
+        limit=memory_limit("TENSORFOLD_MEMORY_LIMIT_GB", environment.get("TENSORFOLD_MEMORY_LIMIT_GB", "")),
         cache=MEMORY.cache if cache is None else int(cache * 2**30),
+        card_limit=memory_limit(
+            "TENSORFOLD_CUDA_MEMORY_LIMIT_GB", environment.get("TENSORFOLD_CUDA_MEMORY_LIMIT_GB", "")
+        ),
+        reserve=memory_reserve(environment.get("TENSORFOLD_MEMORY_RESERVE_GIB", "")),
     )
 
 
-def prompt_settings(flags: argparse.Namespace, environment: Mapping[str, str]) -> PromptSettings:
-    """The states of prompts that are kept. Raises RefusedError for a folder that cannot be named."""
+def prompt_settings(flags: argparse.Namespace, environment: Mapping[str, str], backend: str = "mlx") -> PromptSettings:
+    """The states of prompts that are kept; on a card fewer, and none on the disk. Raises RefusedError for a folder that
+    cannot be named.
+    """
     asked, folder = getattr(flags, "prompt_cache_gib", None), getattr(flags, "snapshot_dir", None)
     slots = getattr(flags, "checkpoint_slots", None)
     own = cache_folder(environment).absolute() / "prefix-snapshots"
     return PromptSettings(
         budget=None if asked is None else int(asked * 2**30),
-        slots=PROMPTS.slots if slots is None else slots,
-        snapshots=None if folder == "none" else own if folder is None else own_path("--snapshot-dir", folder, "folder"),
+        slots=(CUDA_SLOTS if backend == "cuda" else PROMPTS.slots) if slots is None else slots,
+        snapshots=None
+        if folder == "none" or backend == "cuda"
+        else own
+        if folder is None
+        else own_path("--snapshot-dir", folder, "folder"),
     )
 
 
-def memory_limit(text: str) -> int | None:
-    """TENSORFOLD_MEMORY_LIMIT_GB in bytes; blank is none. Raises RefusedError for what is no budget."""
+def memory_limit(variable: str, text: str) -> int | None:
+    """A variable of GiB in bytes; blank is none. Raises RefusedError for what is no budget."""
     if not text.strip():
         return None
-    try:
-        limit = float(text)
-    except ValueError:
-        limit = math.nan
-    if not math.isfinite(limit) or limit <= 0:
-        raise RefusedError(
-            f"TENSORFOLD_MEMORY_LIMIT_GB is {text[:40]!r}; it must be a positive number of GiB, or blank for none."
-        )
+    limit = _finite(text)
+    if limit is None or limit <= 0:
+        raise RefusedError(f"{variable} is {text[:40]!r}; it must be a positive number of GiB, or blank for none.")
     return int(min(limit, MOST_GIB) * 2**30)
+
+
+def memory_reserve(text: str) -> int | None:
+    """TENSORFOLD_MEMORY_RESERVE_GIB in bytes; blank is none. Raises RefusedError for what is less than the least."""
+    if not text.strip():
+        return None
+    kept = _finite(text)
+    if kept is None or not LEAST_RESERVE_GIB <= kept <= MOST_GIB:
+        raise RefusedError(
+            f"TENSORFOLD_MEMORY_RESERVE_GIB is {text[:40]!r}; it must be a number of GiB, at least "
+            f"{LEAST_RESERVE_GIB}, or blank for the usual reserve."
+        )
+    return int(kept * 2**30)
+
+
+def _finite(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def switched_on(text: str) -> bool:

@@ -18,6 +18,7 @@ from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.memory.budgets import Machine
+from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.memory.plan import Footprint
 
 
@@ -65,6 +66,7 @@ class MlxBackend:
         on_progress: Callable[[str], None],
         drafts: DraftSettings = PUBLISHED,
         drafter: DrafterCheckpoint | None = None,
+        pools: Room | None = None,
     ) -> TargetModel:
         """Read the weights and those of the draft head, check rows and measure costs. Raises RefusedError."""
         sentence = missing()

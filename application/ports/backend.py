@@ -13,6 +13,7 @@ from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
 from tensorfold.domain.memory.budgets import Machine
+from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.memory.plan import Footprint
 
 
@@ -73,8 +74,12 @@ class Backend(Protocol):
         on_progress: Callable[[str], None],
         drafts: DraftSettings = PUBLISHED,
         drafter: DrafterCheckpoint | None = None,
+        pools: Room | None = None,
     ) -> TargetModel:
         """Read the weights, check rows and measure costs. Raises RefusedError.
+
+        `pools` are the sizes of pools that a backend allocates at once, as memory was planned for them; one whose lanes
+        grow by themselves has no use for them.
 
         Of `drafts` a backend needs `drafter_bits`, and `mtp_drafts` where it is 0: a head that drafts nothing is not
         loaded. Where there is both a `drafter` and a head of the model's own, the drafter drafts.

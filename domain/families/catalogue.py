@@ -92,7 +92,11 @@ LLAMA = Family(
     model_types=llama.MODEL_TYPES,
     checkpoints=(
         Checkpoint(
-            "demo", ("mlx",), source="package", summary="SmolLM2-135M-Instruct, bf16", license=License("Apache-2.0")
+            "demo",
+            ("mlx", "cuda"),
+            source="package",
+            summary="SmolLM2-135M-Instruct, bf16",
+            license=License("Apache-2.0"),
         ),
         Checkpoint(
             "demo@4bit",
@@ -102,10 +106,10 @@ LLAMA = Family(
             license=License("Apache-2.0"),
         ),
     ),
-    backends=("mlx",),
+    backends=("mlx", "cuda"),
     drafting="context copies",
     reader=Reader(llama.plan, llama.refuse),
-    served_on=("mlx",),
+    served_on=("mlx", "cuda"),
 )
 
 NEMOTRON = Family(
@@ -117,9 +121,9 @@ NEMOTRON = Family(
         ),
     ),
     backends=("mlx", "cuda"),
-    drafting="included MTP head; context copies on MLX",
+    drafting="included MTP head and context copies",
     reader=Reader(nemotron_h.plan, nemotron_h.refuse, nemotron_h.FORMATS, nemotron_h.CONFIG),
-    served_on=("mlx",),
+    served_on=("mlx", "cuda"),
     note="the MTP head is a file of its own, mtp-4bit.safetensors, which pull and serve check for",
     has_head=True,
     cuda_context=16_384,
@@ -135,7 +139,7 @@ QWEN_27B = Family(
     backends=("mlx", "cuda"),
     drafting="DFlash2 and context copies",
     reader=Reader(qwen3_5.plan, qwen3_5.refuse, qwen3_5.FORMATS, qwen3_5.CONFIG),
-    served_on=("mlx",),
+    served_on=("mlx", "cuda"),
     drafters=(Drafter("z-lab/Qwen3.8-27B-DFlash2", MODEL_CARD, optional_on=("mlx",)),),
     note="windows of at most 16 rows on M1 to M4",
 )

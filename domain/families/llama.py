@@ -13,17 +13,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tensorfold.domain.families.fields import ConfigError, Fields
+from tensorfold.domain.families.fields import ConfigError, Fields, either
 from tensorfold.domain.families.naming import Names, name_weights
 from tensorfold.domain.families.ops import Attention, Norm, SwiGLU
 from tensorfold.domain.families.plan_weights import plan_weights
 from tensorfold.domain.families.plans import DecoderPlan, Embedding, Head, Layer, Readout, Sublayer
 from tensorfold.domain.families.rope import read_rope
-from tensorfold.domain.families.storage import parse_quantization
+from tensorfold.domain.families.storage import Layout, Quantization, parse_quantization
 from tensorfold.domain.families.tensors import TensorMap
 
 MODEL_TYPES = ("llama", "mistral", "qwen2")
-BACKENDS = ("mlx",)
+BACKENDS = ("mlx", "cuda")
+CUDA_BITS, CUDA_GROUPS, _CUDA_INPUTS = (2, 3, 4, 5, 6, 8), (64, 128), 64
+"""Layouts that the CUDA kernels read; they take inputs in groups of 64."""
 _LAYER_TYPES = ("full_attention", "sliding_attention")
 _ACTIVATIONS = ("silu", "swish")
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -75,13 +77,39 @@ def plan(config: Mapping[str, Any]) -> DecoderPlan:
 def refuse(config: Mapping[str, Any], backend: str) -> str | None:
     """Why a backend cannot serve a config, as one sentence that names the fix; None when it can."""
     if backend not in BACKENDS:
-        return f"Llama models are served by MLX alone, not by {backend}: start with `--backend mlx`."
+        return f"Llama models are served by MLX and CUDA, not by {backend}: start with `--backend mlx`."
     try:
-        parse_quantization(config)
-        plan(config)
+        quantization = parse_quantization(config)
+        made = plan(config)
     except ConfigError as error:
         return error.message
+    return _refuse_cuda(made, quantization) if backend == "cuda" else None
+
+
+def _refuse_cuda(plan: DecoderPlan, quantization: Quantization | None) -> str | None:
+    """Why the CUDA kernels cannot read the matrices of a plan, as one sentence; None when they can."""
+    for slot in plan.tensors.slots.values():
+        name = slot.sources[0].name
+        if slot.weight.rule != "matrix":
+            continue
+        if slot.shape[-1] % _CUDA_INPUTS:
+            return (
+                f"CUDA reads matrices whose inputs are a multiple of {_CUDA_INPUTS}, but config.json makes {name} "
+                f"{slot.shape[-1]:,} wide: start with `--backend mlx`."
+            )
+        layout = None if quantization is None else _layout(name, quantization)
+        if layout is not None and not (layout.bits in CUDA_BITS and layout.group in CUDA_GROUPS):
+            return (
+                f"Llama models are read by CUDA in {either(CUDA_BITS)} bits in groups of {either(CUDA_GROUPS)} or as "
+                f"plain values, but config.json states {layout.bits} bits in groups of {layout.group} for {name}: "
+                "start with `--backend mlx`."
+            )
     return None
+
+
+def _layout(name: str, quantization: Quantization) -> Layout | None:
+    is_stated, layout = quantization.stated((name,))
+    return layout if is_stated else quantization.default
 
 
 def _activation(fields: Fields) -> str:

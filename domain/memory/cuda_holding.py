@@ -6,7 +6,10 @@ library: figures of a card and of a machine are handed in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tensorfold.domain.families.state import ITEM_BYTES, StateEntry
 
 PAGE = 512
 """Positions of a page: the parts into which attention cuts the keys."""
@@ -14,8 +17,9 @@ TAIL = 3
 """Inputs before a row that a convolution reads."""
 _WIDE, _NARROW, _MANY_STREAMS = 64, 16, 8
 _LEAST_ROWS = 64
+_GATES = 2
 STATES = 3
-"""Places a lane has for its recurrent states: the committed one, the one a launch leaves, and one for a launch ahead."""
+"""Places a lane has for its recurrent states: the committed one, the one a launch leaves, one for a launch ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +83,48 @@ def room(streams: int, context: int, kept: int = 0, pages: int | None = None) ->
         rows=max(_LEAST_ROWS, streams),
         pages_per_lane=each,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSizes:
+    """Bytes of the parts that pools are made of, over all layers.
+
+    `page`: keys and values of a page; `place`: the recurrent states behind one token; `ring_row`: the inputs of one
+    row in the rings; `head`: what a draft head holds for a lane or a kept prompt end besides pages.
+    """
+
+    page: int
+    place: int
+    ring_row: int
+    head: int = 0
+
+    def fixed(self, pools: Room) -> int:
+        """Bytes of everything but the pages that lanes and kept prompt ends are given."""
+        beside = (pools.lanes + pools.kept) * self.head
+        return self.page + pools.places * self.place + pools.ring_rows * self.ring_row + beside
+
+    def kept(self) -> int:
+        """Bytes that room for one more kept prompt end takes: its state, its inputs, and the page that it ends in."""
+        return self.place + TAIL * self.ring_row + self.head + self.page
+
+
+def pool_sizes(entries: Sequence[StateEntry], activation: str, dtype: str = "bfloat16") -> PoolSizes:
+    """The sizes for lanes with these buffers, values of the plan's `activation` held in `dtype`."""
+    held = [replace(entry, dtype=dtype) if entry.dtype == activation else entry for entry in entries]
+    grows = [entry for entry in held if entry.per and not entry.window]
+    states = [entry for entry in held if entry.kind == "recurrent"]
+    inputs = [entry for entry in held if entry.kind == "conv"]
+    known = {entry.path for entry in (*grows, *states, *inputs)}
+    # A recurrent step reads two numbers a head beside the convolution's inputs: its decay and its step.
+    gates = sum(_GATES * entry.shape[0] * ITEM_BYTES[entry.dtype] for entry in states)
+    return PoolSizes(
+        page=sum(entry.row_bytes * -(-PAGE // entry.per) for entry in grows),
+        place=sum(entry.row_bytes for entry in states),
+        ring_row=sum(entry.row_bytes // entry.shape[0] for entry in inputs) + gates,
+        head=sum(_head_bytes(entry) for entry in held if entry.path not in known),
+    )
+
+
+def _head_bytes(entry: StateEntry) -> int:
+    """Bytes of a buffer of fixed size, or of a window's rows with a page of slack."""
+    return entry.row_bytes * (-(-(entry.window + PAGE) // entry.per) if entry.per else 1)

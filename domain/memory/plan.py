@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tensorfold.domain.memory.budgets import Budget
+from tensorfold.domain.memory.cuda_holding import PoolSizes
 from tensorfold.domain.memory.state_profile import StateProfile
 from tensorfold.domain.memory.work import Work
 
@@ -18,13 +19,17 @@ from tensorfold.domain.memory.work import Work
 class Footprint:
     """What a backend holds of a model: bytes of all weights, the profile of a lane, the work of a pass.
 
-    `rows` are those of the widest pass.
+    `rows` are those of the widest pass. A backend that allocates lanes in pools states their sizes in `pools`: a lane
+    is then its pages alone, and what else pools hold counts as work. `staging` bytes are taken while weights are read,
+    of the card and of the machine each.
     """
 
     weights: int
     state: StateProfile
     work: Work
     rows: int
+    pools: PoolSizes | None = None
+    staging: int = 0
 
 
 @dataclass(frozen=True, slots=True)

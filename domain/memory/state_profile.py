@@ -18,7 +18,8 @@ class Holding:
     """How a backend holds rows: their dtype, and buffers of `first` rows that double, in steps of `step`, to capacity.
 
     A window's buffer holds `slack` rows beside the window: those of a pass, and what rounding adds. With `rings` it has
-    them from the start on, else it grows to them.
+    them from the start on, else it grows to them. With `whole` a lane is given, when it opens, all that its capacity
+    and `slack` rows behind it take, and nothing grows.
     """
 
     dtype: str
@@ -26,6 +27,7 @@ class Holding:
     step: int
     slack: int
     rings: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class StateProfile:
         return sum(-(-part.row // part.per) for part in self.growing if not part.window)
 
     def _bytes(self, part: Growing, tokens: int, capacity: int) -> int:
+        if self.holding.whole:
+            return part.row * self._rounded(-(-(capacity + self.holding.slack) // part.per))
         if part.window and self.holding.rings:
             return part.row * (part.window + self.holding.slack)
         if part.window:

@@ -18,6 +18,7 @@ MOST = 1 << 20
 """Tokens of a window whatever memory there is."""
 LEAST = 2
 """A token of prompt and one of reply."""
+VARIABLES = "TENSORFOLD_"
 LIMIT = "TENSORFOLD_MEMORY_LIMIT_GB"
 
 
@@ -93,7 +94,7 @@ def _asked(plan: DecoderPlan, memory: MemoryPlan, asked: int) -> ContextWindow:
         raise MemoryRefusal(_nothing_fits(memory))
     raise MemoryRefusal(
         f"--context {asked} does not fit: one request of it takes {gib(memory.request(asked))} and "
-        f"{gib(memory.room)} are left beside the weights ({_budget(memory)}); --context {fitting} fits."
+        f"{gib(memory.room)} are left beside the weights ({budget_words(memory)}); --context {fitting} fits."
     )
 
 
@@ -102,24 +103,24 @@ def _check_weights(memory: MemoryPlan) -> None:
         return
     raise MemoryRefusal(
         f"The weights take {gib(memory.footprint.weights)} of memory and {gib(memory.budget.allocator)} are left for "
-        f"them ({_budget(memory)}): take a smaller checkpoint or a machine with more memory."
+        f"them ({budget_words(memory)}): take a smaller checkpoint or a machine with more memory."
     )
 
 
 def _nothing_fits(memory: MemoryPlan) -> str:
     return (
         f"No request fits beside the weights: they take {gib(memory.footprint.weights)}, a window of {LEAST} tokens "
-        f"{gib(memory.request(LEAST))}, and there are {gib(memory.budget.allocator)} ({_budget(memory)}): take a "
+        f"{gib(memory.request(LEAST))}, and there are {gib(memory.budget.allocator)} ({budget_words(memory)}): take a "
         "smaller checkpoint or a machine with more memory."
     )
 
 
-def _budget(memory: MemoryPlan) -> str:
+def budget_words(memory: MemoryPlan) -> str:
     """The budget, so that its reader can tell which figure to change."""
     budget = memory.budget
-    raised = " in the environment" if budget.bound == LIMIT else ""
-    kept = f"less {gib(budget.reserve)} {budget.kept_for}"
-    return f"a budget of {gib(budget.process)}, {budget.bound}{raised}, {kept}"
+    raised = " in the environment" if budget.bound.startswith(VARIABLES) else ""
+    kept = f", less {gib(budget.reserve)} {budget.kept_for}" if budget.reserve else ""
+    return f"a budget of {gib(budget.process)}, {budget.bound}{raised}{kept}"
 
 
 def _ropes(plan: DecoderPlan) -> Iterator[Rope]:

@@ -33,11 +33,12 @@ from tensorfold.domain.sampling import Sampling, derive_seed
 from tensorfold.entrypoints.cli.bench_plots import write_plots
 from tensorfold.entrypoints.cli.bench_progress import CellProgress, terminal
 from tensorfold.entrypoints.cli.bench_words import table, verdict
+from tensorfold.entrypoints.cli.choosing import run_with_backend
 from tensorfold.entrypoints.cli.lines import put, warn
 from tensorfold.entrypoints.cli.opening import Checked, check, loading_line, report_lines, schedule
 from tensorfold.entrypoints.cli.record import records_below
 from tensorfold.entrypoints.container import Container
-from tensorfold.entrypoints.settings import cache_folder, own_path, run_settings, server_key
+from tensorfold.entrypoints.settings import cache_folder, own_path, server_key
 
 _MODES = 3
 
@@ -57,12 +58,11 @@ class _Plan:
 def measure(flags: argparse.Namespace) -> int:
     """Measure a model in this process; 1 when a reply was not the serial one, else 0. Raises RefusedError."""
     flags.parallel = max(flags.streams)
-    settings = run_settings(flags, os.environ)
-    container = Container(cache=settings.cache)
+    settings, container = run_with_backend(flags, os.environ)
     plan = _plan(flags, container)
     notes = _load_note(container)
     checked = check(settings, container, warn)
-    warn(loading_line(checked, settings.model.backend != "auto"))
+    warn(loading_line(checked))
     with tempfile.TemporaryDirectory(prefix="tensorfold-bench-") as folder:
         record = RecordUnderProof(records_below(Path(folder), checked, container, warn, OfferSettings()))
         scheduler = schedule(checked, settings, container, warn, more_sources=(record,), recorder=record)

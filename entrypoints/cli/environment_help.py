@@ -13,6 +13,8 @@ MEANINGS: Final[Mapping[str, str]] = {
     "TENSORFOLD_SEED_SALT": "is an integer mixed into the seed of requests without one",
     "TENSORFOLD_NO_LIVE": "(1) draws no live line on a terminal",
     "TENSORFOLD_MEMORY_LIMIT_GB": "(GiB) lowers the memory budget",
+    "TENSORFOLD_CUDA_MEMORY_LIMIT_GB": "(GiB) lowers what is taken of a card",
+    "TENSORFOLD_MEMORY_RESERVE_GIB": "(GiB, at least 2) is what a card leaves to others",
     "HF_HUB_CACHE": "(~/.cache/huggingface/hub) is where downloads lie",
     "HF_TOKEN": "opens gated repositories",
     "HF_ENDPOINT": "names another hub",
@@ -21,14 +23,19 @@ MEANINGS: Final[Mapping[str, str]] = {
 }
 HUB: Final = ("HF_HUB_CACHE", "HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE")
 CACHE: Final = ("XDG_CACHE_HOME",)
+MEMORY: Final = (
+    "TENSORFOLD_MEMORY_LIMIT_GB",
+    "TENSORFOLD_CUDA_MEMORY_LIMIT_GB",
+    "TENSORFOLD_MEMORY_RESERVE_GIB",
+)
 READ: Final[Mapping[str, Sequence[str]]] = {
     "serve": tuple(MEANINGS),
     "pull": (*HUB, *CACHE),
     "models": ("HF_HUB_CACHE", *CACHE),
     "info": (*HUB, *CACHE),
     "update": ("TENSORFOLD_PROJECT_URL", *CACHE),
-    "verify": ("TENSORFOLD_MEMORY_LIMIT_GB", *HUB, *CACHE),
-    "bench": ("TENSORFOLD_MEMORY_LIMIT_GB", *HUB, *CACHE),
+    "verify": (*MEMORY, *HUB, *CACHE),
+    "bench": (*MEMORY, *HUB, *CACHE),
 }
 """Variables by command, as the pages of the commands describe them."""
 

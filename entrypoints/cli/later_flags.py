@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.entrypoints.settings import AUTO_BACKEND, integer
+from tensorfold.entrypoints.settings import integer
 
 Backend = Literal["mlx", "cuda"]
 _ONE = "one process serves a model"
@@ -66,7 +66,6 @@ MLX_ONLY = (
     "--thinking-budget",
     "--mlx-cache-gib",
     "--prompt-cache-gib",
-    "--checkpoint-slots",
     "--snapshot-dir",
     *(flag.option for flag in LATER if flag.backend == "mlx"),
 )
@@ -101,15 +100,18 @@ def fill(group: argparse._ArgumentGroup, flags: tuple[LaterFlag, ...]) -> None:
         )
 
 
-def refuse_flags(flags: argparse.Namespace) -> None:
-    """Refuse what this version, or the backend that was chosen, does not do. Raises RefusedError."""
+def refuse_flags(flags: argparse.Namespace, chosen: str | None = None) -> None:
+    """Refuse what this version, or the backend that was `chosen`, does not do. Raises RefusedError.
+
+    None: what was named; `auto` then refuses nothing for a backend's sake.
+    """
     values: Mapping[str, Any] = vars(flags)
     if values.get("learn"):
         raise RefusedError(LEARN)
     asked = given(flags) | ({"--alias"} if values.get("alias") else set())
-    backend = AUTO_BACKEND if flags.backend == "auto" else flags.backend
+    backend = chosen or flags.backend
     for option in MLX_ONLY:
-        if option in asked and backend != "mlx":
+        if option in asked and backend == "cuda":
             raise RefusedError(f"{option} is for MLX alone; leave it out with --backend {backend}.")
     for flag in LATER:
         if flag.option in asked and values[flag.option.removeprefix("--").replace("-", "_")] not in flag.passes:

@@ -15,27 +15,29 @@ from tensorfold.application.generation import StreamFactory
 from tensorfold.application.loading import Described, check_config, check_tokenizer, describe, load_engine
 from tensorfold.application.memory_planning import PlannedMemory, plan_memory, settled, widest_pass
 from tensorfold.application.metering import Meter
+from tensorfold.application.pooled_admission import PooledAdmission
 from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.tokenizer import Tokenizer
-from tensorfold.application.prompt_keeping import PromptKeeping
+from tensorfold.application.prompt_keeping import PromptKeeping, kept_ends
 from tensorfold.application.recording import Recorder
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, SamplingDefaults
 from tensorfold.domain.drafting.sources import DraftSourceFactory
 from tensorfold.domain.families.catalogue import Backend, family_of
 from tensorfold.domain.families.missing_heads import missing_head
+from tensorfold.entrypoints.cli.choosing import choose_backend
 from tensorfold.entrypoints.cli.head_lines import head_lines, head_words
 from tensorfold.entrypoints.cli.progress import Progress
 from tensorfold.entrypoints.container import Container
-from tensorfold.entrypoints.settings import AUTO_BACKEND, RunSettings
+from tensorfold.entrypoints.settings import RunSettings
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A model whose files are sound and whose backend is there; no weight has been read."""
+    """A model whose files are sound and whose backend is there; no weight has been read. `why` says who chose that."""
 
     name: str
     folder: Path
@@ -45,6 +47,7 @@ class Checked:
     tokenizer: Tokenizer
     drafter: DrafterCheckpoint | None = None
     memory: PlannedMemory | None = None
+    why: str = ""
 
     @property
     def has_head(self) -> bool:
@@ -54,7 +57,8 @@ class Checked:
 
 def check(settings: RunSettings, container: Container, say: Say) -> Checked:
     """Find and check a model. Raises RefusedError."""
-    backend = AUTO_BACKEND if settings.model.backend == "auto" else settings.model.backend
+    choice = settings.choice or choose_backend(settings.model.backend, container)
+    backend = choice.name
     if (missing := container.backend(backend).missing()) is not None:
         raise RefusedError(missing)
     name = served_name(settings.model.model, settings.model.name)
@@ -69,7 +73,7 @@ def check(settings: RunSettings, container: Container, say: Say) -> Checked:
     described = describe(facts, backend, settings.model.context)
     tokenizer = container.tokenizer(folder)
     check_tokenizer(described.plan, tokenizer)
-    checked = Checked(name, folder, backend, facts, described, tokenizer)
+    checked = Checked(name, folder, backend, facts, described, tokenizer, why=choice.why)
     if settings.engine.drafts:
         checked = _with_drafter(checked, settings, container, say)
     return _with_memory(checked, settings, container)
@@ -97,6 +101,8 @@ def _with_memory(checked: Checked, settings: RunSettings, container: Container) 
         settings.engine.heads,
         checked.drafter,
         settings.model.context,
+        streams=settings.engine.parallel,
+        kept=kept_ends(settings.prompts),
     )
     return replace(checked, described=memory.described, memory=memory)
 
@@ -128,7 +134,8 @@ def schedule(
     backend = container.backend(checked.backend)
     assert checked.memory is not None
     planned = checked.memory
-    admission = MemoryAdmission(planned.plan, backend.memory())
+    admit = MemoryAdmission if planned.pools is None else PooledAdmission
+    admission = admit(planned.plan, backend.memory())
 
     def load() -> tuple[Engine, StreamFactory]:
         admission.begin()
@@ -146,6 +153,7 @@ def schedule(
             on_progress=on_progress or say,
             log=say,
             drafter=checked.drafter,
+            pools=planned.pools,
         )
         if keeping is not None:
             keeping.plan(engine, planned)
@@ -183,15 +191,14 @@ def sampling_defaults(checked: Checked, settings: RunSettings) -> SamplingDefaul
     )
 
 
-def loading_line(checked: Checked, chosen: bool) -> str:
+def loading_line(checked: Checked) -> str:
     """The first line of the startup report."""
     plan = checked.described.plan
-    why = "chosen by --backend" if chosen else "the only backend of this version"
     size = checked.facts.weight_bytes
     weights = f"{size / 2**30:.2f} GiB" if size >= 2**30 // 10 else f"{size / 2**20:.1f} MiB"
     kind = plan.family if plan.family == plan.model_type else f"{plan.family} ({plan.model_type})"
     what = f"{kind}, {weights} of weights"
-    return f"loading {checked.name}: {what}, backend {checked.backend} ({why})"
+    return f"loading {checked.name}: {what}, backend {checked.backend} ({checked.why})"
 
 
 def sampling_words(defaults: SamplingDefaults) -> str:

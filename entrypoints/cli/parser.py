@@ -11,6 +11,7 @@ from tensorfold import __version__
 from tensorfold.domain.conversation import efforts
 from tensorfold.entrypoints.cli import bench, environment_help, info, later_flags, models, pull, update
 from tensorfold.entrypoints.settings import (
+    CUDA_SLOTS,
     DRAFTER_BITS,
     ENGINE,
     HEADS,
@@ -114,7 +115,8 @@ def _model(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--parallel", type=parallel, default="auto", metavar="N",
-        help=f"streams that share rounds, 1 to {MOST_PARALLEL}, or auto: up to {ENGINE.parallel}, as memory allows",
+        help=f"streams that share rounds, 1 to {MOST_PARALLEL}, or auto: up to {ENGINE.parallel}, as memory allows, on "
+        "CUDA 1",
     )  # fmt: skip
 
 
@@ -212,8 +214,8 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     drafting.add_argument(
         "--checkpoint-slots", action=later_flags.Given, type=integer(0, 1024), metavar="N",
-        help=f"how many states of prompts are kept at most, beside shared beginnings; {PROMPTS.slots} without it "
-        "(MLX alone)",
+        help=f"how many states of prompts are kept at most, beside shared beginnings; without it {PROMPTS.slots}, on "
+        f"CUDA {CUDA_SLOTS}",
     )  # fmt: skip
     drafting.add_argument(
         "--snapshot-dir", action=later_flags.Given, metavar="DIR",

@@ -27,6 +27,7 @@ from tensorfold.application.prompt_keeping import PromptKeeping
 from tensorfold.application.recall import RecallService
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
+from tensorfold.entrypoints.cli.choosing import run_with_backend
 from tensorfold.entrypoints.cli.key_file import keys_from
 from tensorfold.entrypoints.cli.later_flags import refuse_flags
 from tensorfold.entrypoints.cli.lines import dump_stacks, is_terminal, put, say, warn
@@ -51,7 +52,7 @@ from tensorfold.entrypoints.http.access_log import AccessRecord
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.listening import ListenError
 from tensorfold.entrypoints.http.server import HttpServer, exposure_warning
-from tensorfold.entrypoints.settings import RunSettings, run_settings
+from tensorfold.entrypoints.settings import RunSettings
 
 _POLL_S = 0.1
 _END_S = 10.0
@@ -78,8 +79,8 @@ def serve(flags: argparse.Namespace, signals: Signals) -> int:
     """Serve until a signal; 0 after a clean end, 130 when a second signal cut it short. Raises RefusedError."""
     signals.on_stacks(dump_stacks)
     refuse_flags(flags)
-    settings = run_settings(flags, os.environ)
-    container = Container(cache=settings.cache)
+    settings, container = run_with_backend(flags, os.environ)
+    refuse_flags(flags, settings.choice.name if settings.choice else None)
     server = _listen(settings, taken_by(settings.http.request_log, container, warn))
     try:
         with keys_from(settings.http.key_file, container, server.keys, signals, say):
@@ -122,7 +123,7 @@ def _run(settings: RunSettings, container: Container, server: HttpServer, signal
     try:
         with signals.interrupting():
             checked = check(settings, container, say)
-            say(loading_line(checked, settings.model.backend != "auto"))
+            say(loading_line(checked))
             for note in settings.notes:
                 say(note)
             template = _template(checked, container)

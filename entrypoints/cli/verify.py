@@ -20,22 +20,20 @@ from tensorfold.application.proving_prompts import MakeShelf
 from tensorfold.application.proving_record import RecordUnderProof
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.domain.recall.policy import OfferSettings
+from tensorfold.entrypoints.cli.choosing import run_with_backend
 from tensorfold.entrypoints.cli.lines import put, say
 from tensorfold.entrypoints.cli.opening import Say, check, loading_line, report_lines, schedule
 from tensorfold.entrypoints.cli.prompt_keeping import shelves
 from tensorfold.entrypoints.cli.record import records_below
-from tensorfold.entrypoints.container import Container
-from tensorfold.entrypoints.settings import run_settings
 
 
 def verify(flags: argparse.Namespace) -> int:
     """Run the proof; 0 when everything was equal and enough was seen, else 1."""
     began = time.monotonic()
     quiet = (lambda line: None) if flags.json else say
-    settings = run_settings(flags, os.environ)
-    container = Container(cache=settings.cache)
+    settings, container = run_with_backend(flags, os.environ)
     checked = check(settings, container, quiet)
-    quiet(loading_line(checked, settings.model.backend != "auto"))
+    quiet(loading_line(checked))
     with tempfile.TemporaryDirectory(prefix="tensorfold-verify-") as folder:
         record = RecordUnderProof(records_below(Path(folder), checked, container, quiet, OfferSettings(eager=True)))
         scheduler = schedule(

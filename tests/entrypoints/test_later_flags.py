@@ -64,7 +64,7 @@ def test_a_value_that_no_version_takes_is_a_usage_error(
 def test_a_flag_of_mlx_alone_is_refused_by_name_on_cuda(option: str) -> None:
     taken = {
         "--alias": "a", "--reasoning-effort": "medium", "--mlx-cache-gib": "8", "--thinking-budget": "0",
-        "--prompt-cache-gib": "0", "--checkpoint-slots": "0", "--snapshot-dir": "none",
+        "--prompt-cache-gib": "0", "--snapshot-dir": "none",
     }  # fmt: skip
     values = [taken[option], *([ASKING[option]] if option in ASKING else [])]
     for each in values:
@@ -73,8 +73,18 @@ def test_a_flag_of_mlx_alone_is_refused_by_name_on_cuda(option: str) -> None:
         )
 
 
+@pytest.mark.parametrize("option", MLX_ONLY)
+def test_it_is_refused_too_where_auto_took_cuda_and_not_where_it_took_mlx(option: str) -> None:
+    value = "a" if option in ("--alias", "--snapshot-dir") else "medium" if option == "--reasoning-effort" else "1"
+    flags = parse(["serve", "demo", option, value])
+    refuse_flags(flags, "mlx")
+    with pytest.raises(RefusedError, match=f"{option} is for MLX alone"):
+        refuse_flags(flags, "cuda")
+
+
 def test_other_flags_pass_on_cuda() -> None:
     refuse("--backend", "cuda", "--tp", "1", "--drafter", "none", "--decode-share", "0.5", "--no-thinking")
+    refuse("--backend", "cuda", "--checkpoint-slots", "4", "--recall", "--recall-gib", "1/16", "--mtp-drafts", "2")
 
 
 def test_learn_is_no_flag_and_points_to_the_prompt_cache() -> None:

@@ -34,7 +34,7 @@ class Scene:
         )
         steps: dict[str, Any] = {
             "check": self.step("check", SimpleNamespace()),
-            "loading_line": lambda checked, chosen: "loading",
+            "loading_line": lambda checked: "loading",
             "_template": self.step("template", SimpleNamespace(close=self.step("template closed"))),
             "open_record": self.open_record,
             "keeping": lambda *given: SimpleNamespace(close=self.step("states written")),

@@ -12,6 +12,7 @@ from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.memory.budgets import Machine
+from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.memory.mlx_holding import footprint
 from tensorfold.domain.memory.plan import Footprint
 from tests.fakes.machine import FakeMemory
@@ -72,6 +73,7 @@ class FakeBackend:
         on_progress: Callable[[str], None],
         drafts: DraftSettings = PUBLISHED,
         drafter: DrafterCheckpoint | None = None,
+        pools: Room | None = None,
     ) -> TargetModel:
         """The model that `make` builds; no weight is read."""
         if self.absent is not None:

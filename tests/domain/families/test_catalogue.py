@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tensorfold.domain.families import catalogue
+from tensorfold.domain.families import catalogue, gemma4
 from tensorfold.domain.families.catalogue import FAMILIES, find, find_checkpoint, plan_for, published_plan
 from tensorfold.domain.families.fields import ConfigError
 from tests.domain.families.configs import llama_config
@@ -23,7 +23,7 @@ def test_every_published_checkpoint_is_listed_with_its_branches() -> None:
     listed = {c.name: (c.backends, c.branches) for family in FAMILIES for c in family.checkpoints}
     both = (("mlx", "cuda"), ())
     assert listed == {
-        "demo": (("mlx",), ()),
+        "demo": both,
         "demo@4bit": (("mlx",), ()),
         "Vontra/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-MLX-4bit": both,
         "Vontra/Qwen3.8-27B-MLX-4bit": both,
@@ -36,11 +36,11 @@ def test_every_published_checkpoint_is_listed_with_its_branches() -> None:
     }
 
 
-def test_every_listed_family_is_served_by_mlx_and_by_nothing_else_yet() -> None:
+def test_every_listed_family_is_served_by_mlx_and_three_by_cuda() -> None:
     assert {family.title: family.served_on for family in FAMILIES} == {
-        "Llama": ("mlx",),
-        "Nemotron 3.5 Lightning": ("mlx",),
-        "Qwen3.8-27B": ("mlx",),
+        "Llama": ("mlx", "cuda"),
+        "Nemotron 3.5 Lightning": ("mlx", "cuda"),
+        "Qwen3.8-27B": ("mlx", "cuda"),
         "Qwen3.8 Flash Next": ("mlx",),
         "GLM-5.3-Flash": ("mlx",),
         "Gemma 4 26B-A4B": ("mlx",),
@@ -83,7 +83,7 @@ def test_a_served_config_becomes_a_plan() -> None:
 
 
 def test_a_backend_or_field_that_does_not_do_is_refused_by_the_family() -> None:
-    assert "start with `--backend mlx`" in refusal(llama_config(), "cuda")
+    assert "start with `--backend mlx`" in refusal(gemma4.CONFIG, "cuda")
     assert "vocab_size as -1" in refusal(llama_config(vocab_size=-1))
 
 

@@ -192,11 +192,30 @@ def test_a_field_that_cannot_be_used_is_refused_with_its_value_and_limit(changed
 
 def test_refusing_names_the_backend_and_the_flag_or_the_field() -> None:
     assert llama.refuse(llama_config(), "mlx") is None
-    assert llama.refuse(llama_config(), "cuda") == (
-        "Llama models are served by MLX alone, not by cuda: start with `--backend mlx`."
+    assert llama.refuse(llama_config(), "cuda") is None
+    assert llama.refuse(llama_config(), "metal") == (
+        "Llama models are served by MLX and CUDA, not by metal: start with `--backend mlx`."
     )
     message = llama.refuse(llama_config(vocab_size=0), "mlx")
     assert message is not None
     assert "vocab_size as 0" in message
     form = llama.refuse(llama_config(quantization_config={"quant_method": "exl3", "bits": 3.0}), "mlx")
     assert form is not None and "quant_method 'exl3', which is not read here" in form
+
+
+def test_cuda_refuses_layouts_and_widths_that_its_kernels_do_not_read_by_the_matrix() -> None:
+    def said(bits: int, group: int, **changes: Any) -> str | None:
+        config = llama_config(quantization={"bits": bits, "group_size": group}, **changes)
+        assert llama.refuse(config, "mlx") is None
+        return llama.refuse(config, "cuda")
+
+    assert said(4, 64) is None and said(3, 128) is None
+    assert said(4, 32) == (
+        "Llama models are read by CUDA in 2, 3, 4, 5, 6 or 8 bits in groups of 64 or 128 or as plain values, but "
+        "config.json states 4 bits in groups of 32 for model.embed_tokens: start with `--backend mlx`."
+    )
+    narrow = llama.refuse(llama_config(intermediate_size=96), "cuda")
+    assert narrow == (
+        "CUDA reads matrices whose inputs are a multiple of 64, but config.json makes model.layers.0.mlp.down_proj 96 "
+        "wide: start with `--backend mlx`."
+    )

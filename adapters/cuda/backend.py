@@ -1,0 +1,94 @@
+"""The CUDA backend's front door: is a card here, what would a model hold, and from a checkpoint to a running model.
+
+Imports torch only when a figure of the card is asked for or a model is loaded. Nothing is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from tensorfold.adapters.cuda.memory import CudaMemory, machine
+from tensorfold.adapters.cuda.runtime import missing
+from tensorfold.application.ports.backend import DrafterCheckpoint
+from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.machine import MemoryRuntime
+from tensorfold.application.ports.target_model import TargetModel
+from tensorfold.application.settings import PUBLISHED, DraftSettings
+from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.domain.memory.budgets import Machine
+from tensorfold.domain.memory.cuda_footprint import cuda_footprint
+from tensorfold.domain.memory.cuda_holding import Room, room
+from tensorfold.domain.memory.plan import Footprint
+
+
+class CudaBackend:
+    """A `Backend`; compiled kernels and load checks are remembered below `cache`."""
+
+    name = "cuda"
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+
+    def missing(self) -> str | None:
+        """None when a card can be used here; otherwise one sentence that names what to install or change."""
+        return missing()
+
+    def machine(self) -> Machine:
+        """RAM, and what of the card and of RAM is free now."""
+        return machine()
+
+    def memory(self) -> MemoryRuntime:
+        """Torch's allocator."""
+        return CudaMemory()
+
+    def footprint(
+        self,
+        plan: DecoderPlan,
+        bound: Mapping[str, Bound],
+        facts: CheckpointFacts,
+        *,
+        drafts: DraftSettings = PUBLISHED,
+        drafter: DrafterCheckpoint | None = None,
+    ) -> Footprint:
+        """What `load` would hold, reckoned from headers."""
+        model = None if drafter is None else drafter.plan
+        head = model is None and drafts.mtp_drafts != 0
+        return cuda_footprint(plan, bound, head=head, drafter=model, drafter_bits=drafts.drafter_bits)
+
+    def load(
+        self,
+        plan: DecoderPlan,
+        bound: Mapping[str, Bound],
+        facts: CheckpointFacts,
+        *,
+        name: str,
+        context: int,
+        max_streams: int,
+        on_progress: Callable[[str], None],
+        drafts: DraftSettings = PUBLISHED,
+        drafter: DrafterCheckpoint | None = None,
+        pools: Room | None = None,
+    ) -> TargetModel:
+        """Read the weights and those of the draft head, check rows and measure costs. Raises RefusedError."""
+        sentence = missing()
+        if sentence is not None:
+            raise RefusedError(sentence)
+        from tensorfold.adapters.cuda import loader
+
+        model: TargetModel = cast(Any, loader).load(
+            plan,
+            bound,
+            facts,
+            name=name,
+            context=context,
+            max_streams=max_streams,
+            pools=pools or room(max_streams, context),
+            cache=self._cache,
+            on_progress=on_progress,
+            drafts=drafts,
+            drafter=drafter,
+        )
+        return model

@@ -1,0 +1,131 @@
+"""What a model takes of a card besides lanes: weights as they are packed, and the scratch of launches and of prompts.
+
+From a bound plan alone: headers were read, no weight was. Estimates err upwards where a part was not measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
+from tensorfold.domain.families.state import state_spec
+from tensorfold.domain.families.storage import Affine
+from tensorfold.domain.memory.cuda_holding import PAGE, pool_sizes, width_of
+from tensorfold.domain.memory.held_weights import drafter_bytes
+from tensorfold.domain.memory.plan import Footprint
+from tensorfold.domain.memory.state_profile import Growing, Holding, StateProfile
+from tensorfold.domain.memory.work import Work, work_of
+
+MIB = 1 << 20
+PROMPT_ROWS = 2048
+"""Rows of a prompt's chunk."""
+TILE, GROUP, DENSE = 16, 64, 16
+_HEAD = "mtp."
+_STAGED = 3
+"""Largest layers in flight while weights are read: stored, unpacked and packed."""
+_SIDE_BY_SIDE = 2
+"""Matrices that are multiplied as one, such as gate and up."""
+_WIDER = 2
+"""Float32 values beside bf16 ones in a chunk's buffers."""
+_LOGIT_COPIES = 2
+LAUNCH_ROWS = 400
+"""Rows of all captured launches together: 1 to 16, then every eighth to 64."""
+_LAUNCHES = 22
+LAUNCH_LAYER = 64 << 10
+"""Bytes of a captured launch for each layer, its nodes and their arguments."""
+CODE = 512 * MIB
+"""Code of kernels and workspaces of libraries."""
+ATTENTION = 256 * MIB
+"""Partial results of attention over partitions of a long past."""
+
+
+def cuda_footprint(
+    plan: DecoderPlan,
+    bound: Mapping[str, Bound],
+    *,
+    head: bool,
+    drafter: DFlashDrafter | None = None,
+    drafter_bits: int = 4,
+) -> Footprint:
+    """A model with `head`, where it has one of its own, or a `drafter` of `drafter_bits` wide matrices."""
+    head = head and plan.mtp is not None and any(path.startswith(_HEAD) for path in bound)
+    loaded = plan if head else replace(plan, mtp=None)
+    kept = {path: found for path, found in bound.items() if head or not path.startswith(_HEAD)}
+    weights = sum(slot_bytes(path, found) for path, found in kept.items())
+    # An embedding that is also the output matrix is held twice: to look rows up, and packed to multiply.
+    output = packed(kept["embedding"]) if plan.head.tied else slot_bytes("head", kept["head"])
+    weights += output if plan.head.tied else 0
+    spans = drafter.draft_ids if drafter is not None else plan.mtp.draft_ids if head and plan.mtp is not None else ()
+    weights += output * sum(max(0, stop - start) for start, stop in spans) // plan.head.vocabulary
+    if drafter is not None:
+        weights += drafter_bytes(drafter, drafter_bits)
+    entries = state_spec(loaded, drafter)
+    return Footprint(
+        weights=weights,
+        state=_paged(pool_sizes(entries, plan.activation).page),
+        work=_work(loaded, kept),
+        rows=PROMPT_ROWS,
+        pools=pool_sizes(entries, plan.activation),
+        staging=_STAGED * largest_layer(kept),
+    )
+
+
+def slot_bytes(path: str, found: Bound) -> int:
+    """Bytes of a slot on the card: matrices packed, an embedding as it is stored, all else in float32."""
+    shape, storage = found.slot.shape, found.storage
+    if path == "embedding":
+        values = math.prod(shape)
+        return values * storage.bits // 8 + values // storage.group * 4 if isinstance(storage, Affine) else 2 * values
+    if len(shape) > 1 and found.slot.weight.rule in ("matrix", "router"):
+        return packed(found)
+    return 4 * math.prod(shape)
+
+
+def packed(found: Bound) -> int:
+    """Bytes of a matrix [.., N, K] in blocks of 16 outputs and 64 inputs, outputs filled up, biases in float32.
+
+    Codes of fewer than 4 bits are held in 4; each group of 64 has a scale and a bias of two bytes.
+    """
+    *stacked, outputs, inputs = found.slot.shape
+    bits = max(4, found.storage.bits) if isinstance(found.storage, Affine) else DENSE
+    block = TILE * GROUP * bits // 8 + (0 if bits == DENSE else TILE * 4)
+    bias = 4 * outputs if found.module.bias else 0
+    return math.prod(stacked) * (-(-outputs // TILE) * -(-inputs // GROUP) * block + bias)
+
+
+def largest_layer(bound: Mapping[str, Bound]) -> int:
+    """Bytes of the largest layer, or of the embedding or output matrix where those are larger."""
+    sizes: dict[str, int] = {}
+    for path, found in bound.items():
+        parts = path.split(".")
+        layer = ".".join(parts[: parts.index("layers") + 2]) if "layers" in parts else parts[0]
+        sizes[layer] = sizes.get(layer, 0) + slot_bytes(path, found)
+    return max(sizes.values(), default=0)
+
+
+def _paged(page: int) -> StateProfile:
+    """A lane as its pages: given whole when it opens, with those of a window behind its last token."""
+    holding = Holding("bfloat16", PAGE, PAGE, width_of(1), whole=True)
+    return StateProfile(0, 0, (Growing(page // PAGE, 1, 0),) if page else (), 0, holding)
+
+
+def _work(plan: DecoderPlan, bound: Mapping[str, Bound]) -> Work:
+    """Scratch: it is there from the load on, whoever runs; a chunk's rows are counted by `Footprint.rows`."""
+    chunk = work_of(plan, "bfloat16")
+    logits = LAUNCH_ROWS * plan.head.vocabulary * 4 * _LOGIT_COPIES
+    launches = _LAUNCHES * len(plan.layers) * LAUNCH_LAYER
+    unpacked = 2 * _SIDE_BY_SIDE * max(map(_values, _matrices(bound)), default=0)
+    return Work(0, CODE + ATTENTION + logits + launches + unpacked, _WIDER * chunk.row, 0)
+
+
+def _matrices(bound: Mapping[str, Bound]) -> Iterable[Bound]:
+    """Those that rows of a prompt are multiplied with; they draw nothing, so the output matrix is not among them."""
+    return (f for path, f in bound.items() if len(f.slot.shape) > 1 and path not in ("embedding", "head"))
+
+
+def _values(found: Bound) -> int:
+    """Values of one matrix of a slot."""
+    return math.prod(found.slot.shape[-2:])
