@@ -14,7 +14,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from tensorfold.kernels.triton.conv import delta_span, mamba2_span
 from tensorfold.kernels.triton.delta_scan import delta_scan
 from tensorfold.kernels.triton.mamba_scan import mamba2_scan
-from tests.kernels.triton.recurrent_checks import Case, Delta, Mamba2, exact, ints, near
+from tests.kernels.triton.recurrent_checks import Delta, Mamba2, exact, ints, near
 
 Tensor = Any
 

@@ -1,0 +1,81 @@
+"""The gated delta net: a convolution, then one matrix of state a head that decays, is corrected and is read.
+
+Per row and value head: S <- e^g S; d = beta (v - S^T k); S <- S + k d^T; y = S^T q. Decoded rows take these steps one
+by one in one loop; a prompt's span takes them in blocks of 64, which are other bits, always the same ones.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from tensorfold.adapters.cuda.assembly import Assembly
+from tensorfold.adapters.cuda.recurrent_state import LaneStates, check_widths, conv_weights, decay_rate, on_device
+from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
+from tensorfold.domain.families.ops import GatedDelta
+from tensorfold.kernels.triton.conv import DELTA_FACTORS, SPAN_GATES, delta_inputs, delta_span
+from tensorfold.kernels.triton.delta_scan import delta_scan
+from tensorfold.kernels.triton.gates import gated_norm
+from tensorfold.kernels.triton.recurrent import delta_rows
+
+
+class GatedDeltaBlock(LaneStates):
+    """q, k and v through one convolution; the state's reading is normed, gated and projected."""
+
+    def __init__(self, assembly: Assembly, plan: GatedDelta, path: str) -> None:
+        check_widths(path, key_width=plan.key_dim, value_width=plan.value_dim)
+        channels, heads = plan.conv.channels, plan.value_heads
+        super().__init__(assembly, channels, DELTA_FACTORS, (heads, plan.key_dim, plan.value_dim))
+        self._plan, self._dtype = plan, assembly.dtype
+        self._project = assembly.products.linear(*(f"{path}.{name}" for name in ("qkv", "z", "b", "a")))
+        self._weight, self._bias = conv_weights(assembly, plan.conv, f"{path}.conv")
+        self._rate = decay_rate(assembly, f"{path}.decay_log")
+        self._step_bias = on_device(assembly, assembly.weights.floats(f"{path}.step_bias"))
+        self._norm = on_device(assembly, assembly.weights.floats(f"{path}.norm"))
+        self._out = assembly.products.linear(f"{path}.out")
+        self._nothing = torch.zeros((1, heads, plan.value_dim), dtype=assembly.dtype, device=assembly.device)
+        assembly.keep_state(self, plan, path)
+
+    def decode(self, x: Tensor, at: Rows) -> Tensor:
+        """The layer's output for every row."""
+        plan = self._plan
+        qkv, z, b, a = self._project.decode(x).split(self._project.outputs, dim=1)
+        delta_inputs(
+            qkv, a, b, at.taps, at.ring_at, self.raw, self.mixed, self.factors, self._weight, self._bias, self._rate,
+            self._step_bias, plan.key_heads, plan.key_dim, plan.l2_eps,
+        )  # fmt: skip
+        read = torch.empty((len(x), plan.value_heads, plan.value_dim), dtype=self._dtype, device=x.device)
+        self._steps(at, at.lanes, read)
+        made: Tensor = self._out.decode(self._gated(read, z))
+        return made
+
+    def replay(self, at: Rows) -> None:
+        """Run the schedule alone: nothing of it has a result."""
+        self._steps(at, None, self._nothing)
+
+    def prompt(self, x: Tensor, at: Chunk) -> Tensor:
+        """The layer's output for every row of a span."""
+        plan, count = self._plan, len(x)
+        qkv, z, b, a = self._project.prompt(x).split(self._project.outputs, dim=1)
+        mixed = torch.empty((count, plan.conv.channels), dtype=self._dtype, device=x.device)
+        gates = torch.empty((count, plan.value_heads, SPAN_GATES), dtype=torch.float32, device=x.device)
+        delta_span(
+            qkv, a, b, at.tail, self.raw, mixed, gates, self._weight, self._bias, self._rate, self._step_bias,
+            plan.key_heads, plan.key_dim, plan.l2_eps,
+        )  # fmt: skip
+        self.leave(qkv, at)
+        read = torch.empty((count, plan.value_heads, plan.value_dim), dtype=self._dtype, device=x.device)
+        delta_scan(self.places[at.place], mixed, gates, read, plan.key_heads)
+        made: Tensor = self._out.prompt(self._gated(read, z))
+        return made
+
+    def _steps(self, at: Rows, lanes: Tensor | None, read: Tensor) -> None:
+        delta_rows(
+            self.places, self.mixed, self.factors, at.schedule, at.counts, at.places, lanes, read, self._plan.key_heads
+        )
+
+    def _gated(self, read: Tensor, z: Tensor) -> Tensor:
+        plan, rows = self._plan, read.flatten(1)
+        out = torch.empty_like(rows)
+        silu = plan.gate == "silu"
+        gated_norm(rows, z, self._norm, out, plan.value_heads, plan.norm.eps, gate_first=False, silu=silu)
+        return out
