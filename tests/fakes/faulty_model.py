@@ -177,8 +177,8 @@ class FaultyModel(WrappedModel):
         self._strike("discard", lanes)
         if ticket.id in self._undone:
             self._undone.remove(ticket.id)
-            return
-        self.inner.discard(ticket)
+        else:
+            self.inner.discard(ticket)
         self._strike_after("discard", lanes)
 
     def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
@@ -192,12 +192,16 @@ class FaultyModel(WrappedModel):
     def export(self, lane: Lane) -> LaneImage:
         """As the port says, or as planted."""
         self._strike("export", (lane,))
-        return self.inner.export(lane)
+        image = self.inner.export(lane)
+        self._strike_after("export", (lane,))
+        return image
 
     def restore(self, image: LaneImage, capacity: int) -> Lane:
         """As the port says, or as planted."""
         self._strike("restore", ())
-        return self.inner.restore(image, capacity)
+        lane = self.inner.restore(image, capacity)
+        self._strike_after("restore", (lane,), lambda: self.inner.close(lane))
+        return lane
 
     def _strike(self, site: Site, lanes: Sequence[Lane], undo: Callable[[], None] | None = None) -> None:
         self._happen(site, lanes, undo, after=False)
