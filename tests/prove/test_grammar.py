@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tensorfold.domain.gates.constraint import Constraint, Mask
+from tensorfold.domain.sampling import draw_rows
 from tensorfold.domain.windows import Window
+from tests.fakes.hash_launch import DrawnRows, HashLaunch
+from tests.fakes.hash_model import HashModel
 from tests.libraries import needs
 from tests.prove.grammar import CELLS, Tally, bench_of, cell, schemas
 from tests.prove.schemas import Listed
@@ -48,6 +52,26 @@ def test_a_mask_of_the_wrong_row_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
         return tuple(made[window.forced] if mask is not None else None for mask in made)
 
     monkeypatch.setattr(Constraint, "masks", of_the_first_row)
+    assert cell("grammar", 3000, 11, batch=5).differences
+
+
+def test_a_mask_that_comes_after_the_draw_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered = HashModel._gathered
+
+    def drawn_first(self: HashModel, launch: HashLaunch) -> DrawnRows:
+        """Rows whose masks leave the token alone that is drawn without them, or the first where that is not allowed."""
+        rows = gathered(self, launch)
+        free = draw_rows(self._logits(rows), rows.draw_positions, rows.samplings)
+        late = []
+        for row, mask in rows.masks:
+            allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist()
+            token = free[row] if free[row] in allowed else allowed[0]
+            only = np.zeros_like(mask)
+            only[token // 32] = np.uint32(1 << token % 32)
+            late.append((row, only))
+        return replace(rows, masks=late)
+
+    monkeypatch.setattr(HashModel, "_gathered", drawn_first)
     assert cell("grammar", 3000, 11, batch=5).differences
 
 
