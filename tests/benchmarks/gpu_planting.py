@@ -7,84 +7,94 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.engine_parts import EngineParts
-from tensorfold.adapters.cuda.loader import assembled, checked, identity_of
+from tensorfold.adapters.cuda.loader import Stored, load_stored
 from tensorfold.adapters.cuda.model import CudaModel
-from tensorfold.adapters.cuda.products import Products
-from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
-from tensorfold.domain.memory.cuda_holding import room
-from tests.benchmarks.gpu_device import row_kernels
-from tests.synthetic.true_models import TrueModel
+from tensorfold.domain.memory.cuda_holding import Room, room
+from tests.benchmarks.gpu_heads import head_of
+from tests.benchmarks.gpu_proof import FaultyDecoder
+from tests.synthetic.true_models import TrueModel, true_model
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What a model is loaded from: its plan and weights, and those of a drafter with a checkpoint of its own."""
-
-    title: str
-    plan: DecoderPlan
-    weights: Any
-    drafter: DFlashDrafter | None = None
-    drafter_weights: Any = None
-
-    @staticmethod
-    def of(model: TrueModel) -> Source:
-        """A model of true geometry."""
-        return Source(model.title, model.plan, model.weights, model.drafter, model.drafter_weights)
+_SPIN = 20_000_000
+"""Cycles for which the card is kept busy while a timed call queues its work: some ten milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a model is loaded: streams, tokens a lane may hold, kept prompt ends, and whether rounds are captured."""
+    """How a model is loaded: streams, tokens of a lane, kept prompt ends, or the pools that follow from a plan."""
 
     streams: int = 1
     context: int = 4096
     kept: int = 0
+    head: bool = True
     graphs: bool = True
+    pools: Room | None = None
 
-
-def built(source: Source, wanted: Wanted, folder: Path, say: Say) -> EngineParts:
-    """The decoder over its pools, on the card; compiled kernels are kept in `folder`."""
-    device = torch.device("cuda")
-    products = Products(source.weights, row_kernels(folder), device, say)
-    pools = room(wanted.streams, wanted.context, wanted.kept)
-    assembly = Assembly(source.weights, products, pools, device, torch.bfloat16, "bfloat16")
-    return assembled(source.plan, assembly, None, graphs=wanted.graphs)
-
-
-def started(parts: EngineParts, source: Source, wanted: Wanted, say: Say, *, measured: bool = True) -> CudaModel:
-    """The model of some parts, its rows checked and its launches measured."""
-    card = torch.cuda.get_device_name()
-    identity = identity_of(source.title, "planted", f"torch {torch.__version__}", card, ())
-    return checked(
-        parts,
-        identity=identity,
-        context=wanted.context,
-        max_streams=wanted.streams,
-        say=say,
-        measured=measured,
-    )
+    def room(self) -> Room:
+        """The pools."""
+        return self.pools if self.pools is not None else room(self.streams, self.context, self.kept)
 
 
 @contextmanager
-def loaded(source: Source, wanted: Wanted, folder: Path, say: Say) -> Iterator[CudaModel]:
-    """A loaded and checked model, freed at the end."""
-    model = started(built(source, wanted, folder, say), source, wanted, say)
+def true(name: str, wanted: Wanted, folder: Path, say: Say) -> Iterator[CudaModel]:
+    """A loaded and checked model of true geometry, freed at the end."""
+    source = true_model(name)
+    with loaded(of(source, wanted), source.title, wanted, folder, say) as model:
+        yield model
+
+
+def of(source: TrueModel, wanted: Wanted) -> Stored:
+    """What the loader takes of a model of true geometry."""
+    head = head_of(source.plan, source.weights, source.drafter, source.drafter_weights) if wanted.head else None
+    return Stored(source.plan, source.weights, "planted", head)
+
+
+@contextmanager
+def loaded(stored: Stored, name: str, wanted: Wanted, folder: Path, say: Say) -> Iterator[CudaModel]:
+    """A loaded and checked model; compiled kernels are kept in `folder`."""
+    model = load_stored(
+        stored,
+        name=name,
+        context=wanted.context,
+        pools=wanted.room(),
+        cache=folder,
+        on_progress=say,
+        graphs=wanted.graphs,
+    )
     try:
         yield model
     finally:
         model.shutdown()
         del model
         torch.cuda.empty_cache()
+
+
+def headless(model: CudaModel) -> CudaModel:
+    """The same weights and pools without the draft head."""
+    return _twin(model, model.parts.decoder, graphs=model.parts.graphs)
+
+
+def eager(model: CudaModel) -> CudaModel:
+    """The same weights and pools without graphs; one of the two may have lanes at a time."""
+    return _twin(model, model.parts.decoder, graphs=False)
+
+
+def faulty(model: CudaModel, fault: str) -> CudaModel:
+    """The same weights and pools with a fault planted behind the load check."""
+    return _twin(model, FaultyDecoder(model.parts.decoder, fault), graphs=True)
+
+
+def _twin(model: CudaModel, decoder: Any, *, graphs: bool) -> CudaModel:
+    parts = model.parts
+    other = EngineParts(parts.assembly, decoder, None, graphs=graphs)
+    return CudaModel(other, model.identity, replace(model.limits, head=None), model.costs)
 
 
 def timed(run: Callable[[], Any]) -> tuple[Any, float]:
@@ -94,7 +104,7 @@ def timed(run: Callable[[], Any]) -> tuple[Any, float]:
     """
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
-    torch.cuda._sleep(20_000_000)
+    torch.cuda._sleep(_SPIN)
     first.record()
     result = run()
     last.record()

@@ -1,0 +1,193 @@
+"""The parts of the GPU benchmark by name. Each imports what it needs when it runs: no part pays for another.
+
+`qwen`, `nemotron`, `llama`: one stream. `NAME-serving`: many, and HTTP. `memory`: the estimate. `proof-tiny` and
+`proof-true`: no token differs. The others measure kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a part found: figures for the record, the words of its last line, and whether its least figures are met."""
+
+    figures: dict[str, Any]
+    words: str
+    met: bool = True
+
+
+Part = Callable[[Path], Found]
+NAMES = ("qwen", "nemotron", "llama")
+KERNELS = ("attention", "recurrent", "prompt", "sampler")
+LEAST_TINY, LEAST_TRUE = 300_000, 20_000
+_SEED = 20_261_130
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(f"   {line}", flush=True)
+
+
+def ceilings(folder: Path) -> Found:
+    """What the card can do at most."""
+    from tests.benchmarks import gpu_ceilings
+
+    found = gpu_ceilings.measure()
+    return Found(
+        dict(found),
+        f"read {found['read'] / 1e9:.0f} GB/s, copy {found['copy'] / 1e9:.0f} GB/s, "
+        f"matmul {found['matmul'] / 1e12:.0f} TFLOP/s, graph node {found['graph_node'] * 1e6:.2f} us, "
+        f"launch {found['eager_launch'] * 1e6:.1f} us, round trip {found['round_trip'] * 1e6:.1f} us",
+    )
+
+
+def check(folder: Path) -> Found:
+    """Rows equal bit for bit and near float64."""
+    from tests.benchmarks import gpu_check
+
+    found, bad = gpu_check.check(folder)
+    return Found({"matrices": found}, f"{len(found)} matrices, {bad} with a fault", bad == 0)
+
+
+MOST_MS = 4.7
+MOST_LONGER = {8: 1.03, 16: 1.25, 32: 1.8, 64: 2.2}
+"""Milliseconds for all products of a 27B token at one row, and how much longer other row counts may take."""
+
+
+def matmul(folder: Path) -> Found:
+    """Times of the products and what is asked of them."""
+    from tests.benchmarks import gpu_ceilings, gpu_matmul
+
+    read = gpu_ceilings.read_rate()
+    found = gpu_matmul.measure(folder, read)
+    token = found["qwen token"]["ms"]
+    longer = {rows: token[rows] / token[1] for rows in MOST_LONGER}
+    met = token[1] <= MOST_MS and all(longer[rows] <= most for rows, most in MOST_LONGER.items())
+    floor = sum(gpu_matmul.size(matrix) * count for matrix, count in gpu_matmul.QWEN.values()) / read * 1e3
+    words = (
+        f"27B token {token[1]:.2f} ms ({floor / token[1]:.0%} of {read / 1e9:.0f} GB/s; least {MOST_MS}), rows "
+        + ", ".join(f"{rows}: x{longer[rows]:.2f} (least {most})" for rows, most in MOST_LONGER.items())
+    )
+    return Found({"read": read, "found": found}, words, met)
+
+
+def experts(folder: Path) -> Found:
+    """Rows times the experts they chose, one launch a projection."""
+    from tests.benchmarks import gpu_experts
+
+    wrong, found = gpu_experts.run(folder)
+    shown = "; ".join(
+        f"{name} " + ", ".join(f"{r}: {t * 1e6:.1f} us" for r, t in times.items()) for name, times in found.items()
+    )
+    return Found({"wrong": wrong, "seconds": found}, f"{len(wrong)} differ {wrong}; {shown}", not wrong)
+
+
+def between(folder: Path) -> Found:
+    """What is between the products: Triton's kernels."""
+    from tests.benchmarks import gpu_between
+
+    failed = gpu_between.check()
+    found = gpu_between.measure()
+    words = f"{len(failed)} checks failed {failed}; one row: " + ", ".join(
+        f"{k} {v[1] * 1e6:.1f} us" for k, v in found.items()
+    )
+    return Found({"failed": failed, "seconds": found}, words, not failed)
+
+
+def kernels(name: str, folder: Path) -> Found:
+    """One module of kernels: what its checks found, and its times by kernel and row count, in seconds."""
+    module = import_module(f"tests.benchmarks.gpu_{name}")
+    failed, found = (_called(call, folder) for call in (module.check, module.measure))
+    rows = {kernel: next(iter(times.items())) for kernel, times in found.items() if times}
+    shown = ", ".join(f"{kernel} at {at}: {seconds * 1e6:.1f} us" for kernel, (at, seconds) in rows.items())
+    return Found({"failed": failed, "seconds": found}, f"{len(failed)} checks failed {failed}; {shown}", not failed)
+
+
+def _called(call: Callable[..., Any], folder: Path) -> Any:
+    return call(folder) if signature(call).parameters else call()
+
+
+def model(name: str, folder: Path) -> Found:
+    """One model of true geometry, one stream."""
+    from tests.benchmarks import gpu_model
+    from tests.benchmarks.gpu_figures import judged
+    from tests.benchmarks.gpu_planting import Wanted, timed, true
+
+    wanted = Wanted(context=max(gpu_model.PROMPTS) + 1024)
+    with true(name, wanted, folder, say) as loaded:
+        made = gpu_model.measure(loaded, name, timed, say)
+        title, notes = loaded.identity.name, loaded.limits.notes
+    words, met = judged(made.values, gpu_model.BOUNDS[name])
+    figures = made.parts | {"values": made.values, "model": title, "notes": list(notes), "compared": made.compared}
+    return Found(figures, f"{title}: {words}; {made.compared} tokens compared", met and not made.differences)
+
+
+def serving(name: str, folder: Path) -> Found:
+    """One model of true geometry, many streams, and over HTTP."""
+    from tests.benchmarks import gpu_serving
+    from tests.benchmarks.gpu_figures import judged
+    from tests.benchmarks.gpu_planting import Wanted, true
+
+    wanted = Wanted(streams=max(gpu_serving.STREAMS), context=2048, head=False)
+    with true(name, wanted, folder, say) as loaded:
+        made = gpu_serving.measure(loaded, say, http=name == "qwen")
+        title, notes = loaded.identity.name, loaded.limits.notes
+    words, met = judged(made.values, gpu_serving.BOUNDS[name])
+    figures = made.parts | {"values": made.values, "model": title, "notes": list(notes), "compared": made.compared}
+    return Found(figures, f"{title}: {words}; {made.compared} tokens compared", met and not made.differences)
+
+
+def memory(folder: Path) -> Found:
+    """The startup estimate against what is held, each model in turn."""
+    from tests.benchmarks import gpu_memory
+    from tests.benchmarks.gpu_figures import judged
+
+    found = {name: gpu_memory.measure(name, folder, say) for name in NAMES}
+    judgements = {name: judged(one["values"], gpu_memory.BOUNDS) for name, one in found.items()}
+    words = "; ".join(f"{name}: {words}, default {_default(found[name])}" for name, (words, _) in judgements.items())
+    return Found(dict(found), words, all(met for _, met in judgements.values()))
+
+
+def _default(found: Mapping[str, Any]) -> str:
+    return f"{found['windows']['default']} of {found['native']} tokens, 0 {found['windows']['0']}"
+
+
+def proof_tiny(folder: Path) -> Found:
+    """Tiny checkpoints of the three families, planted faults, and rounds without graphs."""
+    from tests.benchmarks import gpu_proof_runs
+
+    return _proof(gpu_proof_runs.tiny(folder, _SEED, LEAST_TINY, say), LEAST_TINY)
+
+
+def proof_true(folder: Path) -> Found:
+    """The models of true geometry."""
+    from tests.benchmarks import gpu_proof_runs
+
+    return _proof(gpu_proof_runs.true_geometry(folder, _SEED, LEAST_TRUE, say), LEAST_TRUE)
+
+
+def _proof(outcome: Any, least: int) -> Found:
+    return Found(outcome.figures(), outcome.words(least), outcome.passed(least))
+
+
+PARTS: dict[str, Part] = {
+    "ceilings": ceilings,
+    "check": check,
+    "matmul": matmul,
+    "experts": experts,
+    "between": between,
+    **{name: partial(kernels, name) for name in KERNELS},
+    **{name: partial(model, name) for name in NAMES},
+    **{f"{name}-serving": partial(serving, name) for name in NAMES},
+    "memory": memory,
+    "proof-tiny": proof_tiny,
+    "proof-true": proof_true,
+}

@@ -1,0 +1,82 @@
+"""One file of all parts' figures, and plots of those that are series. Each part says which commit it is of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorfold.adapters.reports.writer import SvgReportWriter
+
+MERGED = "gpu.json"
+Plot = tuple[str, str, dict[str, Any]]
+
+
+def merge(folder: Path) -> dict[str, Any]:
+    """Write `gpu.json` of every PART.json in the folder, and the plots."""
+    parts = {}
+    for path in sorted(folder.glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if path.name != MERGED and "part" in record:
+            parts[record["part"]] = record
+    merged = {"commits": sorted({record["commit"] for record in parts.values()}), "parts": parts}
+    (folder / MERGED).write_text(json.dumps(merged, indent=1), encoding="utf-8")
+    for name, title, figures in plots(parts):
+        SvgReportWriter().write(folder / f"{name}.svg", title, figures)
+    return merged
+
+
+def plots(parts: Mapping[str, Any]) -> Iterator[Plot]:
+    """Name, title and figures of each plot that there are figures for."""
+    rounds = {_named(name): record for name, record in parts.items() if "rounds" in record["figures"]}
+    if rounds:
+        lines = {name: _numbers(record["figures"]["rounds"]["device ms"]) for name, record in rounds.items()}
+        yield "rounds", "A round by rows", lines | {"unit": "ms", "across": "rows"} | _said(rounds)
+    streams = {_named(name): record for name, record in parts.items() if "streams" in record["figures"]}
+    if streams:
+        lines = {name: _numbers(record["figures"]["streams"]["tokens/s"]) for name, record in streams.items()}
+        yield (
+            "streams",
+            "Streams that share rounds, no drafts",
+            lines | {"unit": "tokens/s", "across": "streams"} | (_said(streams)),
+        )
+    for name, record in rounds.items():
+        values = record["figures"].get("values", {})
+        bars = {key: values[key] for key in _SPEEDS if key in values}
+        if bars:
+            yield f"speeds-{name}", f"One stream, {name}", {"": bars, "unit": "tokens/s"} | _said({name: record})
+
+
+_SPEEDS = (
+    "serial tokens/s",
+    "drafted tokens/s",
+    "tokens/s at 5.5 tokens a round",
+    "file written again tokens/s",
+    "copied tokens/s",
+)
+
+
+def _named(part: str) -> str:
+    return part.partition("-")[0]
+
+
+def _numbers(by_count: Mapping[str, float]) -> dict[str, float]:
+    """Counts in order: JSON keeps them as texts."""
+    return {str(key): float(by_count[key]) for key in sorted(by_count, key=int)}
+
+
+def _said(records: Mapping[str, Any]) -> dict[str, str]:
+    cards = sorted({record["card"] for record in records.values()})
+    commits = sorted({record["commit"] for record in records.values()})
+    states = sorted({state for record in records.values() for state in _states(record["figures"])})
+    return {
+        "measured on": f"{', '.join(cards)}, {', '.join(commits)}; synthetic weights of true geometry",
+        "record": "; ".join(states) or "off",
+    }
+
+
+def _states(figures: Mapping[str, Any]) -> Iterator[str]:
+    for part in figures.values():
+        if isinstance(part, Mapping) and isinstance(part.get("record"), str):
+            yield part["record"]

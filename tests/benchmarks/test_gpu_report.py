@@ -1,0 +1,79 @@
+"""The records of the GPU benchmark's parts: they merge, each with its own commit, and their series become plots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.benchmarks import gpu, gpu_parts
+from tests.benchmarks.gpu_parts import PARTS, Found
+from tests.benchmarks.gpu_report import merge
+
+ROUNDS = {"device ms": {1: 5.0, 16: 6.0, 2: 5.1}, "record": "off"}
+MODEL = {"rounds": ROUNDS, "values": {"serial tokens/s": 200.0, "copied tokens/s": 4000.0}, "copied": {"record": "on"}}
+SERVING = {"streams": {"tokens/s": {1: 200.0, 8: 1500.0}, "record": "off"}}
+
+
+def run(name: str, figures: dict[str, Any], folder: Path, commit: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr(gpu, "card", lambda: "a card")
+    return gpu.run(name, lambda cubins: Found(figures, "figures"), folder, folder, commit)
+
+
+def test_parts_of_different_commits_merge_and_each_says_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("qwen", MODEL, tmp_path, "aaaa", monkeypatch)
+    assert run("qwen-serving", SERVING, tmp_path, "bbbb", monkeypatch)
+    merged = json.loads((tmp_path / "gpu.json").read_text())
+    assert merged["commits"] == ["aaaa", "bbbb"]
+    assert {name: part["commit"] for name, part in merged["parts"].items()} == {"qwen": "aaaa", "qwen-serving": "bbbb"}
+    assert capsys.readouterr().out.splitlines()[-1].startswith("qwen-serving: figures (")
+
+
+def test_a_part_that_runs_again_takes_the_place_of_its_older_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("qwen", MODEL, tmp_path, "aaaa", monkeypatch)
+    run("qwen", MODEL, tmp_path, "cccc", monkeypatch)
+    assert merge(tmp_path)["commits"] == ["cccc"]
+
+
+def test_series_become_plots_that_name_card_commit_and_the_records_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("qwen", MODEL, tmp_path, "aaaa", monkeypatch)
+    run("qwen-serving", SERVING, tmp_path, "aaaa", monkeypatch)
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"rounds.svg", "streams.svg", "speeds-qwen.svg"}
+    drawn = (tmp_path / "speeds-qwen.svg").read_text()
+    assert "a card, aaaa" in drawn
+    assert "synthetic weights of true geometry" in drawn
+    assert "record: off; on" in drawn
+
+
+def test_a_missed_figure_is_an_exit_code_only_where_it_is_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "card", lambda: "a card")
+    monkeypatch.setitem(PARTS, "ceilings", lambda cubins: Found({}, "missed", met=False))
+    words = ["gpu", "--part", "ceilings", "--out", str(tmp_path)]
+    for more, code in ((["--require"], 1), ([], 0)):
+        monkeypatch.setattr("sys.argv", [*words, *more])
+        assert gpu.main() == code
+
+
+def test_a_kernels_checks_and_times_are_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Module:
+        @staticmethod
+        def check(folder: Path) -> list[str]:
+            return ["one"] if folder == tmp_path else []
+
+        @staticmethod
+        def measure() -> dict[str, dict[int, float]]:
+            return {"kernel": {1: 2e-6, 8: 3e-6}}
+
+    monkeypatch.setattr(gpu_parts, "import_module", lambda name: Module)
+    found = gpu_parts.kernels("any", tmp_path)
+    assert (found.met, found.words) == (False, "1 checks failed ['one']; kernel at 1: 2.0 us")
