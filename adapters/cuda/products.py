@@ -69,14 +69,13 @@ class Products:
         self._room: Tensor = None
         self._used = torch.ones(1, dtype=torch.int32, device=device)
 
-    def linear(self, *paths: str, wide: bool = False) -> Linear:
+    def linear(self, *paths: str, wide: bool = False, prompts: bool = True) -> Linear:
         """The matrices at `paths`, which share their input, outputs side by side; float32 results if `wide`.
 
-        Raises RefusedError for storage that no kernel here reads. A `wide` product is not meant for prompts: no room is
-        counted for it.
+        Without `prompts` no room is counted for unpacking it. Raises RefusedError for storage that no kernel reads.
         """
         parts = [self._held[paths]] if paths in self._held else self._parts(paths)
-        if not wide:
+        if prompts:
             self.count_room(max(tiles_of(part.matrix.outputs) * TILE * part.matrix.inputs for part in parts))
         return Linear(self, parts, wide)
 
@@ -135,6 +134,12 @@ class Products:
         w = self.unpacked(rows * matrix.inputs, x.dtype).view(rows, matrix.inputs)
         dequantize(part.blocks, matrix.bits, w, self._used)
         multiply(x, w, out, self.tiles(matrix.outputs, matrix.inputs), self.rows.device.multiprocessors)
+
+    def multiply_plain(self, x: Tensor, w: Tensor) -> Tensor:
+        """Float32 [T, N] of a prompt's rows [T, K] times `w` [N, K] of their dtype."""
+        out = torch.empty((len(x), len(w)), dtype=torch.float32, device=x.device)
+        multiply(x.contiguous(), w, out, self.tiles(*w.shape), self.rows.device.multiprocessors)
+        return out
 
     def note_rounding(self, path: str, stored: Stored) -> None:
         """Say once that weights lose digits here."""

@@ -59,18 +59,19 @@ def unpacked(address: int, matrix: Matrix) -> Floats:
         words = blocks.reshape(tiles, groups, 4, 8, 4, 2, 2)  # step, r, q, pair, h
         halves = np.stack([words << 16, words & 0xFFFF0000], -1).view(np.float32)
         order = halves.transpose(0, 6, 3, 1, 4, 2, 5, 7)
-        return order.reshape(tiles * 16, -1)[: matrix.outputs].astype(np.float64)  # type: ignore[no-any-return]
+        return order.reshape(tiles * 16, -1)[: matrix.outputs].astype(np.float64)
     low: NDArray[np.int64] = _fields(blocks[..., :128].reshape(tiles, groups, 32, 4), 4)
     plane = blocks[..., 128:-16]
     if bits > 4:  # 1, 2 or 4 words a lane, each of as many words' upper bits as fill it
-        words = {5: 1, 6: 2, 8: 4}[bits]
-        high = _fields(plane.reshape(tiles, groups, 32, words), bits - 4).reshape(tiles, groups, 32, words, 2, -1, 4)
+        several = {5: 1, 6: 2, 8: 4}[bits]
+        high = _fields(plane.reshape(tiles, groups, 32, several), bits - 4)
+        high = high.reshape(tiles, groups, 32, several, 2, -1, 4)
         low = low | high.transpose(0, 1, 2, 3, 5, 4, 6).reshape(low.shape) << 4
     # tile, group, r, q, pair, h, half, step -> tile, h, r, group, q, step, pair, half
     codes = low.reshape(tiles, groups, 8, 4, 2, 2, 2, 4).transpose(0, 5, 2, 1, 3, 7, 4, 6).reshape(tiles * 16, -1)
     pairs = blocks[..., -16:].reshape(tiles, groups, 8, 2).transpose(0, 3, 2, 1).reshape(tiles * 16, groups)
-    scale, bias = ((part.view(np.float32)).astype(np.float64) for part in (pairs << 16, pairs & 0xFFFF0000))
-    numbers: Floats = codes * np.repeat(scale, 64, 1) + np.repeat(bias, 64, 1)
+    scale, bias = (part.view(np.float32).astype(np.float64) for part in (pairs << 16, pairs & 0xFFFF0000))
+    numbers: Floats = codes.astype(np.float64) * np.repeat(scale, 64, 1) + np.repeat(bias, 64, 1)
     return numbers[: matrix.outputs]
 
 

@@ -55,7 +55,7 @@ class HostProducts:
     def __init__(self, weights: Any) -> None:
         self._weights = weights
 
-    def linear(self, *paths: str, wide: bool = False) -> HostLinear:
+    def linear(self, *paths: str, wide: bool = False, prompts: bool = True) -> HostLinear:
         """The matrices at `paths`, which share their input, outputs side by side."""
         return HostLinear([self._weights.matrix(path) for path in paths])
 
@@ -66,6 +66,10 @@ class HostProducts:
     def plain(self, path: str) -> Tensor:
         """A slot's values as they are, for kernels that read them whole."""
         return _tensor(self._weights.floats(path))
+
+    def multiply_plain(self, x: Tensor, w: Tensor) -> Tensor:
+        """Float32 [T, N] of rows times `w` [N, K]."""
+        return torch.stack([torch.mv(w.float(), row) for row in x.float()])
 
     def experts(self, plan: MixtureOfExperts, path: str) -> HostExperts:
         """The experts below `path`, with the shared one among them where it is so many experts wide."""
