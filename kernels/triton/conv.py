@@ -56,7 +56,7 @@ def _convolved(x, x_stride, raw, taps, weight, bias, row, at, place, limit, chan
 
 @triton.jit
 def _delta_inputs(
-    x, x_stride, a, a_stride, b, b_stride, taps, ring_at, raw, mixed, factors, weight, bias, rate, step_bias,
+    x, x_stride, a, a_stride, b, b_stride, taps, ring_at, raw, mixed, factors, out, weight, bias, rate, step_bias,
     channels, heads, key_heads, eps, has_bias: tl.constexpr, key_width: tl.constexpr, values: tl.constexpr,
     values_block: tl.constexpr, shared: tl.constexpr, shared_block: tl.constexpr,
 ):  # fmt: skip
@@ -76,6 +76,8 @@ def _delta_inputs(
     limit = 2 * key_heads * key_width + (head + 1) * values
     v = _convolved(x, x_stride, raw, taps, weight, bias, row, at, place, limit, channels, has_bias).to(kind)
     tl.store(mixed + at * channels + place, v, mask=inside)
+    nothing = tl.zeros([values_block], out.dtype.element_ty)
+    tl.store(out + (row * key_heads + head) * values + deep, nothing, mask=inside)
     q, k = q.to(tl.float32), k.to(tl.float32)  # as steps will read them
     key_scale = 1.0 / tl.sqrt(tl.sum(k * k, 0) + eps)
     query_scale = 1.0 / tl.sqrt(tl.sum(q * q, 0) + eps) * (key_width**-0.5)
@@ -98,8 +100,8 @@ def _delta_inputs(
 
 @triton.jit
 def _mamba2_inputs(
-    x, x_stride, dt, dt_stride, taps, ring_at, raw, mixed, factors, weight, bias, rate, step_bias, channels, heads,
-    least, most, has_bias: tl.constexpr, block: tl.constexpr, heads_block: tl.constexpr,
+    x, x_stride, dt, dt_stride, taps, ring_at, raw, mixed, factors, out, weight, bias, rate, step_bias, channels, heads,
+    inner, least, most, has_bias: tl.constexpr, block: tl.constexpr, heads_block: tl.constexpr,
 ):  # fmt: skip
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = tl.load(ring_at + row).to(tl.int64)
@@ -117,6 +119,8 @@ def _mamba2_inputs(
         inside = place < channels
         made = _convolved(x, x_stride, raw, taps, weight, bias, row, at, place, channels, channels, has_bias)
         tl.store(mixed + at * channels + place, made.to(mixed.dtype.element_ty), mask=inside)
+        nothing = tl.zeros([block], out.dtype.element_ty)
+        tl.store(out + row * inner + place, nothing, mask=place < inner)
 
 
 @triton.jit
@@ -202,19 +206,21 @@ def _mamba2_span(
 
 def delta_inputs(
     x: Tensor, a: Tensor, b: Tensor, taps: Tensor, ring_at: Tensor, raw: Tensor, mixed: Tensor, factors: Tensor,
-    weight: Tensor, bias: Tensor | None, rate: Tensor, step_bias: Tensor, key_heads: int, key_width: int, eps: float,
+    out: Tensor, weight: Tensor, bias: Tensor | None, rate: Tensor, step_bias: Tensor, key_heads: int, key_width: int,
+    eps: float,
 ) -> None:  # fmt: skip
     """Inputs of gated delta steps of rows, left in the rings.
 
     `x` [R, C], q | k | v before the convolution, `a` and `b` [R, H]: columns of wider rows, maybe. `taps` int32 [R, 3]
     and `ring_at` int32 [R] as `Rows` has them. Rings: `raw` [.., C] and `mixed` [.., C] of one dtype, `factors` float32
-    [.., H, 8]. `weight` float32 [4, C], oldest first; `rate` is -exp(A) and `step_bias`, float32 [H].
+    [.., H, 8]. `out` [R, H, V], where the steps' results will lie, becomes zero: rows that pad a launch have no steps.
+    `weight` float32 [4, C], oldest first; `rate` is -exp(A) and `step_bias`, float32 [H].
     """
     rows, channels, heads = x.shape[0], mixed.shape[-1], factors.shape[-2]
     shared = heads // key_heads
     values = (channels - 2 * key_heads * key_width) // key_heads
     _delta_inputs[(rows, key_heads)](
-        x, x.stride(0), a, a.stride(0), b, b.stride(0), taps, ring_at, raw, mixed, factors, weight,
+        x, x.stride(0), a, a.stride(0), b, b.stride(0), taps, ring_at, raw, mixed, factors, out, weight,
         weight if bias is None else bias, rate, step_bias, channels, heads, key_heads, eps, bias is not None, key_width,
         values, triton.next_power_of_2(values), shared, triton.next_power_of_2(shared), num_warps=4,
         enable_fp_fusion=True,
@@ -222,16 +228,16 @@ def delta_inputs(
 
 
 def mamba2_inputs(
-    x: Tensor, dt: Tensor, taps: Tensor, ring_at: Tensor, raw: Tensor, mixed: Tensor, factors: Tensor, weight: Tensor,
-    bias: Tensor | None, rate: Tensor, step_bias: Tensor, limit: tuple[float, float] | None,
+    x: Tensor, dt: Tensor, taps: Tensor, ring_at: Tensor, raw: Tensor, mixed: Tensor, factors: Tensor, out: Tensor,
+    weight: Tensor, bias: Tensor | None, rate: Tensor, step_bias: Tensor, limit: tuple[float, float] | None,
 ) -> None:  # fmt: skip
     """Inputs of Mamba-2 steps of rows, left in the rings: as `delta_inputs`, `x` being x | B | C and `dt` [R, H]."""
     rows, channels, heads = x.shape[0], mixed.shape[-1], factors.shape[-2]
     least, most = (0.0, float("inf")) if limit is None else limit
     _mamba2_inputs[(rows, 1 + triton.cdiv(channels, 512))](
-        x, x.stride(0), dt, dt.stride(0), taps, ring_at, raw, mixed, factors, weight, weight if bias is None else bias,
-        rate, step_bias, channels, heads, least, most, bias is not None, 512, triton.next_power_of_2(heads),
-        num_warps=4, enable_fp_fusion=True,
+        x, x.stride(0), dt, dt.stride(0), taps, ring_at, raw, mixed, factors, out, weight,
+        weight if bias is None else bias, rate, step_bias, channels, heads, out[0].numel(), least, most,
+        bias is not None, 512, triton.next_power_of_2(heads), num_warps=4, enable_fp_fusion=True,
     )  # fmt: skip
 
 

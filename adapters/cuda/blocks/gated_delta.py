@@ -39,11 +39,11 @@ class GatedDeltaBlock(LaneStates):
         """The layer's output for every row."""
         plan = self._plan
         qkv, z, b, a = self._project.decode(x).split(self._project.outputs, dim=1)
-        delta_inputs(
-            qkv, a, b, at.taps, at.ring_at, self.raw, self.mixed, self.factors, self._weight, self._bias, self._rate,
-            self._step_bias, plan.key_heads, plan.key_dim, plan.l2_eps,
-        )  # fmt: skip
         read = torch.empty((len(x), plan.value_heads, plan.value_dim), dtype=self._dtype, device=x.device)
+        delta_inputs(
+            qkv, a, b, at.taps, at.ring_at, self.raw, self.mixed, self.factors, read, self._weight, self._bias,
+            self._rate, self._step_bias, plan.key_heads, plan.key_dim, plan.l2_eps,
+        )  # fmt: skip
         self._steps(at, at.lanes, read)
         made: Tensor = self._out.decode(self._gated(read, z))
         return made

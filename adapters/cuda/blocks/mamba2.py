@@ -43,11 +43,11 @@ class Mamba2Block(LaneStates):
         """The layer's output for every row."""
         plan = self._plan
         z, mixed, dt = self._project.decode(x).split(self._parts, dim=1)
-        mamba2_inputs(
-            mixed, dt, at.taps, at.ring_at, self.raw, self.mixed, self.factors, self._weight, self._bias, self._rate,
-            self._step_bias, plan.step_limit,
-        )  # fmt: skip
         read = torch.empty((len(x), plan.heads, plan.head_dim), dtype=torch.float32, device=x.device)
+        mamba2_inputs(
+            mixed, dt, at.taps, at.ring_at, self.raw, self.mixed, self.factors, read, self._weight, self._bias,
+            self._rate, self._step_bias, plan.step_limit,
+        )  # fmt: skip
         self._steps(at, at.lanes, read)
         made: Tensor = self._out.decode(self._gated(read, z))
         return made

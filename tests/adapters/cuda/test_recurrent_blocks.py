@@ -143,7 +143,7 @@ def near(made: Tensor, true: Floats) -> None:
 
 
 def text(count: int, seed: int = 1) -> list[int]:
-    return np.random.default_rng(seed).integers(0, TOKENS, count).tolist()
+    return [int(token) for token in np.random.default_rng(seed).integers(0, TOKENS, count)]
 
 
 def serial(layer: Layer, tokens: list[int]) -> tuple[Tensor, tuple[bytes, ...]]:
@@ -236,7 +236,7 @@ def test_a_new_lane_remembers_nothing_of_an_old_one(layer: Layer) -> None:
 
 
 def test_another_convolution_and_odd_widths_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="op.conv is no convolution of 4 neighbours"):
+    with pytest.raises(ValueError, match=r"op\.conv is no convolution of 4 neighbours"):
         Layer(GatedDelta(1, 2, 16, 16, ShortConv(64, 5), Norm(1e-6), "silu"))
     with pytest.raises(ValueError, match="key_width of 24"):
         Layer(GatedDelta(1, 2, 24, 16, ShortConv(80, 4), Norm(1e-6), "silu"))

@@ -78,6 +78,11 @@ class Case:
     def inputs(self, picked: Tensor, taps: Tensor, ring_at: Tensor) -> None:
         raise NotImplementedError
 
+    def out(self, picked: Tensor) -> Tensor:
+        """Where results of rows that are fed will lie."""
+        self.empty = torch.full((len(picked), self.heads, self.out_width), float("nan"), device=self.device)
+        return self.empty
+
     def chain(self, rows: list[int], lane: int = 0) -> None:
         """Inputs of raw rows one after another, in one launch, from the lane's first ring row on."""
         taps = [tuple(-(2 + at) if at >= 0 else -1 for at in range(i - 3, i)) for i in range(len(rows))]
@@ -123,8 +128,8 @@ class Delta(Case):
     def inputs(self, picked: Tensor, taps: Tensor, ring_at: Tensor) -> None:
         b, a = picked[:, self.channels : self.channels + 4], picked[:, self.channels + 4 : self.channels + 8]
         delta_inputs(
-            picked[:, : self.channels], a, b, taps, ring_at, self.raw, self.mixed, self.factors, self.weight, self.bias,
-            self.rate, self.step_bias, self.key_heads, 16, 1e-6,
+            picked[:, : self.channels], a, b, taps, ring_at, self.raw, self.mixed, self.factors, self.out(picked),
+            self.weight, self.bias, self.rate, self.step_bias, self.key_heads, 16, 1e-6,
         )  # fmt: skip
 
     def steps(self, schedule: Tensor, counts: Tensor, places: Tensor, lanes: Tensor | None, out: Tensor) -> None:
@@ -151,8 +156,8 @@ class Mamba2(Case):
     def inputs(self, picked: Tensor, taps: Tensor, ring_at: Tensor) -> None:
         dt = picked[:, self.channels : self.channels + 4]
         mamba2_inputs(
-            picked[:, : self.channels], dt, taps, ring_at, self.raw, self.mixed, self.factors, self.weight, self.bias,
-            self.rate, self.step_bias, (0.1, 4.0),
+            picked[:, : self.channels], dt, taps, ring_at, self.raw, self.mixed, self.factors, self.out(picked),
+            self.weight, self.bias, self.rate, self.step_bias, (0.1, 4.0),
         )  # fmt: skip
 
     def steps(self, schedule: Tensor, counts: Tensor, places: Tensor, lanes: Tensor | None, out: Tensor) -> None:
@@ -198,6 +203,7 @@ def _check_window(case: Case, one_by_one: list[Tensor], behind: Tensor) -> None:
     case.clear()
     taps = [(-1, -1, -1), *(tuple(-(3 + at) if at >= 0 else -1 for at in range(i - 3, i)) for i in range(4)), NONE]
     case.feed([5, 0, 1, 2, 3, 9], taps, [0, RING, RING + 1, RING + 2, RING + 3, 2 * RING])
+    assert not case.empty.any()  # what nobody's row reads, which has no step, is zero
     case.state[2].copy_(case.start[0])
     schedule = [[(0, 0, SAVE)], [(i, i + 1, SAVE if i == 3 else 0) for i in range(4)], []]
     for lanes in (None, [0, 1, 1, 1, 1, 2]):

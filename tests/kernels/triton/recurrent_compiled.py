@@ -19,12 +19,29 @@ Kinds = list[str | int | bool]
 KERNELS: dict[str, tuple[Any, Kinds, int]] = {
     "delta_inputs": (
         conv._delta_inputs,
-        [*[HALF, LONG] * 3, WORD, WORD, HALF, HALF, *[FULL] * 5, LONG, LONG, LONG, REAL, False, 128, 384, 512, 3, 4],
+        [
+            *[HALF, LONG] * 3,
+            WORD,
+            WORD,
+            HALF,
+            HALF,
+            FULL,
+            HALF,
+            *[FULL] * 4,
+            *[LONG] * 3,
+            REAL,
+            False,
+            128,
+            384,
+            512,
+            3,
+            4,
+        ],
         4,
     ),
     "mamba2_inputs": (
         conv._mamba2_inputs,
-        [*[HALF, LONG] * 2, WORD, WORD, HALF, HALF, *[FULL] * 5, LONG, LONG, REAL, REAL, True, 512, 64],
+        [*[HALF, LONG] * 2, WORD, WORD, HALF, HALF, *[FULL] * 6, *[LONG] * 3, REAL, REAL, True, 512, 64],
         4,
     ),
     "delta_span": (
