@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tensorfold.application.engine import Engine
 from tensorfold.application.memory_planning import PlannedMemory, widest_pass
@@ -42,13 +43,34 @@ class KeepingPlan:
     chunks: tuple[int, ...]
 
 
+class ChunkMemory(Protocol):
+    """Which chunk was chosen for a model on an earlier start, by `key`; a loss of it costs what is kept, no more."""
+
+    def read(self, key: str) -> int | None:
+        """The chunk; None where there is none that can be trusted."""
+        ...
+
+    def write(self, key: str, chunk: int) -> None:
+        """Remember a chunk; a disk that refuses is no error."""
+        ...
+
+
 class PromptKeeping:
     """How one server keeps prompts; `plan` and `keep` are called by the engine's thread when the model is loaded."""
 
-    def __init__(self, known: KeepingPlan, open_store: OpenStore | None, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        known: KeepingPlan,
+        open_store: OpenStore | None,
+        log: Callable[[str], None],
+        chunks: ChunkMemory | None = None,
+    ) -> None:
+        """`chunks` is asked, and told, where the family leaves a choice."""
         self._known = known
         self._open = open_store
+        self._chunks = chunks
         self._log = log
+        self._chosen = ""
         self._shelf: SnapshotShelf | None = None
         self._note = ""
         self.cache: PromptCache | None = None
@@ -56,7 +78,7 @@ class PromptKeeping:
     def plan(self, engine: Engine, memory: PlannedMemory) -> None:
         """Let the engine cut prompts as the family and the template say; the size of a chunk follows from `memory`."""
         model = engine.model
-        chunk = self._chunk(memory, model.limits, model.identity.device)
+        chunk = self._chunk(memory, model.limits, model.identity)
         engine.prompts = PromptCache(model, ChunkRule(chunk, self._known.markers))
 
     def keep(self, engine: Engine, memory: PlannedMemory) -> PromptCache:
@@ -76,7 +98,7 @@ class PromptKeeping:
             return []
         rule = self.cache.rule
         cut = "at assistant messages and the second message" if rule.markers.found else "on a plain grid"
-        lines = [f"prompts: chunks of up to {rule.step} tokens, cut {cut}"]
+        lines = [f"prompts: chunks of up to {rule.step} tokens{self._chosen}, cut {cut}"]
         if not self.cache.budget:
             return [*lines, "prompt cache: off"]
         settings = self._known.settings
@@ -91,13 +113,22 @@ class PromptKeeping:
         if self._shelf is not None:
             self._shelf.close()
 
-    def _chunk(self, memory: PlannedMemory, limits: ModelLimits, device: str) -> int:
+    def _chunk(self, memory: PlannedMemory, limits: ModelLimits, identity: ModelIdentity) -> int:
         def fits(size: int) -> bool:
             plan = _wider(memory.plan, widest_pass(limits, size))
             wanted = min(CONTEXT, memory.described.plan.context)
             return plan.fits(wanted)
 
-        return choose_chunk(self._known.chunks, fits, tensor_units=apple_generation(device) >= _TENSOR_UNITS)
+        tensor_units = apple_generation(identity.device) >= _TENSOR_UNITS
+        chosen = choose_chunk(self._known.chunks, fits, tensor_units=tensor_units)
+        if self._chunks is None or len(self._known.chunks) < 2:
+            return chosen
+        key = f"{identity.weights} | {identity.device}"
+        stands = choose_chunk(self._known.chunks, fits, tensor_units=tensor_units, before=self._chunks.read(key))
+        if stands != chosen:
+            self._chosen = f" as on an earlier start ({chosen} would fit now)"
+        self._chunks.write(key, stands)
+        return stands
 
     def _budget(self, memory: PlannedMemory) -> int:
         """What was asked for, as far as one full window and a round's work leave it."""

@@ -25,7 +25,7 @@ from tensorfold.application.ports.request_file import RequestFile
 from tensorfold.application.ports.services import GrammarCompiler, ReleaseFeed, ReportWriter
 from tensorfold.application.ports.stores import SnapshotStore
 from tensorfold.application.ports.tokenizer import ChatTemplate, Tokenizer
-from tensorfold.application.prompt_keeping import Accepts
+from tensorfold.application.prompt_keeping import Accepts, ChunkMemory
 from tensorfold.application.pulling import Puller
 from tensorfold.application.recall import RecallService
 from tensorfold.application.releases import ProjectAddress
@@ -131,6 +131,12 @@ def _snapshots(folder: Path, model: str, identity: str, accepts: Accepts, log: C
     return FolderSnapshotStore(SnapshotFolder(folder), SnapshotIdentity(model, identity), accepts, log)
 
 
+def _chunks(cache: Path) -> ChunkMemory:
+    from tensorfold.adapters.filesystem.chosen_chunks import FolderChunkMemory
+
+    return FolderChunkMemory(cache / "checks")
+
+
 def _benchmark_files() -> BenchmarkFiles:
     from tensorfold.adapters.filesystem.benchmark_files import FolderBenchmarkFiles
 
@@ -212,6 +218,7 @@ class Container(containers.DeclarativeContainer):
     sources: providers.Provider[tuple[DraftSourceFactory, ...]] = providers.Factory(_copies)
     recall: providers.Provider[RecallService] = providers.Factory(_recall, clock)
     snapshots: providers.Provider[SnapshotStore] = providers.Factory(_snapshots)
+    chunks: providers.Provider[ChunkMemory] = providers.Singleton(_chunks, cache)
     benchmark_files: providers.Provider[BenchmarkFiles] = providers.Singleton(_benchmark_files)
     report_writer: providers.Provider[ReportWriter] = providers.Singleton(_report_writer)
     chat_server: providers.Provider[ChatServer] = providers.Factory(_chat_server, clock)

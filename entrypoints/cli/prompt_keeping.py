@@ -35,7 +35,7 @@ def keeping(
             return made
 
         store = opened
-    return PromptKeeping(known, store, say)
+    return PromptKeeping(known, store, say, container.chunks())
 
 
 def shelves(folder: Path, checked: Checked, scheduler: Scheduler, container: Container, say: Say) -> MakeShelf:

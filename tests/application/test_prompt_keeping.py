@@ -39,6 +39,19 @@ class Opened:
         return FakeSnapshotStore()
 
 
+class Remembered:
+    """Chunks of earlier starts, in a dictionary."""
+
+    def __init__(self, known: dict[str, int]) -> None:
+        self.known = known
+
+    def read(self, key: str) -> int | None:
+        return self.known.get(key)
+
+    def write(self, key: str, chunk: int) -> None:
+        self.known[key] = chunk
+
+
 def kept(
     settings: PromptSettings | None = None,
     *,
@@ -46,9 +59,10 @@ def kept(
     chunks: tuple[int, ...] = (2048,),
     opened: Opened | None = None,
     room: int = ROOM,
+    known: dict[str, int] | None = None,
 ) -> tuple[PromptKeeping, Engine]:
     plan = KeepingPlan(settings or PromptSettings(), markers, (), chunks)
-    keeping = PromptKeeping(plan, opened, lambda line: None)
+    keeping = PromptKeeping(plan, opened, lambda line: None, None if known is None else Remembered(known))
     engine = Engine(model(), EngineSettings(), MachineClock())
     described: Any = SimpleNamespace(plan=SimpleNamespace(context=WINDOW))
     memory = PlannedMemory(cast(Any, described), memory_plan(room), ContextWindow(WINDOW, "memory", True), None)
@@ -106,6 +120,27 @@ def test_of_several_chunks_the_largest_that_fits_is_taken() -> None:
     # On a processor there are no tensor units, so the largest of all is not among them.
     assert kept(chunks=(8192, 4096, 2048), room=1 << 50)[1].prompts.rule.step == 4096
     assert kept(chunks=(8192, 4096, 2048), room=0)[1].prompts.rule.step == 2048
+
+
+def test_a_chunk_that_was_chosen_before_stands_while_it_fits_is_printed_and_names_the_kept_states() -> None:
+    sizes, known, opened = (8192, 4096, 2048), dict[str, int](), Opened()
+    kept(chunks=sizes, room=0, known=known)
+    assert list(known.values()) == [2048] and next(iter(known)).startswith(model().identity.weights)
+    keeping, engine = kept(chunks=sizes, room=1 << 50, known=known, opened=opened)
+    assert engine.prompts.rule.step == 2048 and list(known.values()) == [2048]
+    assert keeping.lines()[0].startswith("prompts: chunks of up to 2048 tokens as on an earlier start (4096 would fit")
+    assert "grid2048" in opened.asked[0][1]
+    keeping.close()
+    known.update(dict.fromkeys(known, 4096))
+    keeping, engine = kept(chunks=sizes, room=0, known=known)
+    assert engine.prompts.rule.step == 2048 and list(known.values()) == [2048]
+    assert "earlier" not in keeping.lines()[0]
+
+
+def test_of_a_family_with_one_chunk_nothing_is_remembered() -> None:
+    known: dict[str, int] = {}
+    kept(known=known)
+    assert not known
 
 
 def test_nothing_is_said_before_a_model_is_there() -> None:
