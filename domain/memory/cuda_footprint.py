@@ -38,6 +38,8 @@ LAUNCH_LAYER = 64 << 10
 """Bytes of a captured launch for each layer, its nodes and their arguments."""
 CODE = 512 * MIB
 """Code of kernels and workspaces of libraries."""
+STACK = 256 * MIB
+"""Values of experts that are unpacked at once."""
 ATTENTION = 256 * MIB
 """Partial results of attention over partitions of a long past."""
 
@@ -54,10 +56,8 @@ def cuda_footprint(
     head = head and plan.mtp is not None and any(path.startswith(_HEAD) for path in bound)
     loaded = plan if head else replace(plan, mtp=None)
     kept = {path: found for path, found in bound.items() if head or not path.startswith(_HEAD)}
-    weights = sum(slot_bytes(path, found) for path, found in kept.items())
-    # An embedding that is also the output matrix is held twice: to look rows up, and packed to multiply.
-    output = packed(kept["embedding"]) if plan.head.tied else slot_bytes("head", kept["head"])
-    weights += output if plan.head.tied else 0
+    weights = sum(map(slot_bytes, kept.values()))
+    output = packed(kept["embedding" if plan.head.tied else "head"])
     spans = drafter.draft_ids if drafter is not None else plan.mtp.draft_ids if head and plan.mtp is not None else ()
     weights += output * sum(max(0, stop - start) for start, stop in spans) // plan.head.vocabulary
     if drafter is not None:
@@ -73,15 +73,10 @@ def cuda_footprint(
     )
 
 
-def slot_bytes(path: str, found: Bound) -> int:
-    """Bytes of a slot on the card: matrices packed, an embedding as it is stored, all else in float32."""
-    shape, storage = found.slot.shape, found.storage
-    if path == "embedding":
-        values = math.prod(shape)
-        return values * storage.bits // 8 + values // storage.group * 4 if isinstance(storage, Affine) else 2 * values
-    if len(shape) > 1 and found.slot.weight.rule in ("matrix", "router"):
-        return packed(found)
-    return 4 * math.prod(shape)
+def slot_bytes(found: Bound) -> int:
+    """Bytes of a slot on the card: matrices packed, those that ids are looked up in too; all else in float32."""
+    is_matrix = len(found.slot.shape) > 1 and found.slot.weight.rule in ("matrix", "router")
+    return packed(found) if is_matrix else 4 * math.prod(found.slot.shape)
 
 
 def packed(found: Bound) -> int:
@@ -102,7 +97,7 @@ def largest_layer(bound: Mapping[str, Bound]) -> int:
     for path, found in bound.items():
         parts = path.split(".")
         layer = ".".join(parts[: parts.index("layers") + 2]) if "layers" in parts else parts[0]
-        sizes[layer] = sizes.get(layer, 0) + slot_bytes(path, found)
+        sizes[layer] = sizes.get(layer, 0) + slot_bytes(found)
     return max(sizes.values(), default=0)
 
 
@@ -117,7 +112,7 @@ def _work(plan: DecoderPlan, bound: Mapping[str, Bound]) -> Work:
     chunk = work_of(plan, "bfloat16")
     logits = LAUNCH_ROWS * plan.head.vocabulary * 4 * _LOGIT_COPIES
     launches = _LAUNCHES * len(plan.layers) * LAUNCH_LAYER
-    unpacked = 2 * _SIDE_BY_SIDE * max(map(_values, _matrices(bound)), default=0)
+    unpacked = max((_unpacked(found) for found in _matrices(bound)), default=0)
     return Work(0, CODE + ATTENTION + logits + launches + unpacked, _WIDER * chunk.row, 0)
 
 
@@ -126,6 +121,6 @@ def _matrices(bound: Mapping[str, Bound]) -> Iterable[Bound]:
     return (f for path, f in bound.items() if len(f.slot.shape) > 1 and path not in ("embedding", "head"))
 
 
-def _values(found: Bound) -> int:
-    """Values of one matrix of a slot."""
-    return math.prod(found.slot.shape[-2:])
+def _unpacked(found: Bound) -> int:
+    """Bytes of a slot's values in bf16, with another's beside them; of experts as many as there is room for."""
+    return 2 * max(_SIDE_BY_SIDE * math.prod(found.slot.shape[-2:]), min(STACK, math.prod(found.slot.shape)))

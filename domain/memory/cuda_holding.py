@@ -17,7 +17,8 @@ TAIL = 3
 """Inputs before a row that a convolution reads."""
 _WIDE, _NARROW, _MANY_STREAMS = 64, 16, 8
 _LEAST_ROWS = 64
-_GATES = 2
+_FACTORS = 8
+_DRAFTER = "drafter."
 STATES = 3
 """Places a lane has for its recurrent states: the committed one, the one a launch leaves, one for a launch ahead."""
 
@@ -90,18 +91,20 @@ class PoolSizes:
     """Bytes of the parts that pools are made of, over all layers.
 
     `page`: keys and values of a page; `place`: the recurrent states behind one token; `ring_row`: the inputs of one
-    row in the rings; `head`: what a draft head holds for a lane or a kept prompt end besides pages.
+    row in the rings, `step_row` what a recurrent step makes of them, for rows of lanes alone; `head`: what a draft head
+    holds for a lane or a kept prompt end besides pages.
     """
 
     page: int
     place: int
     ring_row: int
+    step_row: int = 0
     head: int = 0
 
     def fixed(self, pools: Room) -> int:
         """Bytes of everything but the pages that lanes and kept prompt ends are given."""
-        beside = (pools.lanes + pools.kept) * self.head
-        return self.page + pools.places * self.place + pools.ring_rows * self.ring_row + beside
+        rings = pools.ring_rows * self.ring_row + pools.lanes * pools.ring * self.step_row
+        return self.page + pools.places * self.place + rings + (pools.lanes + pools.kept) * self.head
 
     def kept(self) -> int:
         """Bytes that room for one more kept prompt end takes: its state, its inputs, and the page that it ends in."""
@@ -111,16 +114,18 @@ class PoolSizes:
 def pool_sizes(entries: Sequence[StateEntry], activation: str, dtype: str = "bfloat16") -> PoolSizes:
     """The sizes for lanes with these buffers, values of the plan's `activation` held in `dtype`."""
     held = [replace(entry, dtype=dtype) if entry.dtype == activation else entry for entry in entries]
-    grows = [entry for entry in held if entry.per and not entry.window]
+    # A layer that reads a window of keys has pages for all of them; a drafter holds its window alone.
+    grows = [entry for entry in held if entry.per and not entry.path.startswith(_DRAFTER)]
     states = [entry for entry in held if entry.kind == "recurrent"]
     inputs = [entry for entry in held if entry.kind == "conv"]
     known = {entry.path for entry in (*grows, *states, *inputs)}
-    # A recurrent step reads two numbers a head beside the convolution's inputs: its decay and its step.
-    gates = sum(_GATES * entry.shape[0] * ITEM_BYTES[entry.dtype] for entry in states)
+    raw = sum(entry.row_bytes // entry.shape[0] for entry in inputs)
     return PoolSizes(
         page=sum(entry.row_bytes * -(-PAGE // entry.per) for entry in grows),
         place=sum(entry.row_bytes for entry in states),
-        ring_row=sum(entry.row_bytes // entry.shape[0] for entry in inputs) + gates,
+        ring_row=raw,
+        # A step reads the convolution's results, and a few numbers for each head.
+        step_row=raw + sum(_FACTORS * entry.shape[0] * ITEM_BYTES[entry.dtype] for entry in states),
         head=sum(_head_bytes(entry) for entry in held if entry.path not in known),
     )
 

@@ -63,6 +63,9 @@ def choose_cuda(
     most, why = (min(target, plan.context), "the family's default on CUDA") if target and asked is None else (0, "")
     most, why = (plan.context, "the model's own window") if not most or most == plan.context else (most, why)
     sized = with_pools(memory, room(streams, most, kept))
+    if kept and not sized.fits(LEAST):
+        # Rather a window than a kept prompt end.
+        kept, sized = 0, with_pools(memory, room(streams, most, 0))
     fitting = sized.largest(most)
     if fitting < most:
         fitting, why = fitting // STEP * STEP or fitting, "memory"
