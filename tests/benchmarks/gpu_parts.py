@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
 from inspect import signature
@@ -160,6 +161,23 @@ def _default(found: Mapping[str, Any]) -> str:
     return f"{found['windows']['default']} of {found['native']} tokens, 0 {found['windows']['0']}"
 
 
+def verify(folder: Path) -> Found:
+    """`tensorfold verify` and `tensorfold serve` on tiny checkpoints of the three families."""
+    from tests.benchmarks import gpu_verify
+
+    with tempfile.TemporaryDirectory(prefix="tensorfold-gpu-") as home:
+        found = {}
+        for family in gpu_verify.FAMILIES:
+            found[family] = one = gpu_verify.verify(Path(home), family, "cuda")
+            say(f"{family}: {asdict(one)}")
+    words = "; ".join(
+        f"{family} {'passes' if one.holds else 'FAILED'}: {one.compared} tokens, {one.differences} differences, "
+        f"{one.replies} replies over HTTP, {one.unequal} unequal"
+        for family, one in found.items()
+    )
+    return Found({name: asdict(one) for name, one in found.items()}, words, all(one.holds for one in found.values()))
+
+
 def proof_tiny(folder: Path) -> Found:
     """Tiny checkpoints of the three families, planted faults, and rounds without graphs."""
     from tests.benchmarks import gpu_proof_runs
@@ -188,6 +206,7 @@ PARTS: dict[str, Part] = {
     **{name: partial(model, name) for name in NAMES},
     **{f"{name}-serving": partial(serving, name) for name in NAMES},
     "memory": memory,
+    "verify": verify,
     "proof-tiny": proof_tiny,
     "proof-true": proof_true,
 }

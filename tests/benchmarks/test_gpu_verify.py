@@ -1,0 +1,33 @@
+"""What is run on the card through the whole command, run here by MLX's processor backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.gpu_verify import Verified, over_http, serving, write
+
+
+@pytest.mark.slow
+def test_a_sound_backend_serves_serial_replies_in_every_form(tmp_path: Path) -> None:
+    made = Verified(passed=True)
+    write(tmp_path, "llama")
+    with serving(tmp_path, "llama", ("--backend", "mlx", "--parallel", "8", "--context", "512")) as port:
+        over_http(port, made)
+    assert made.holds, made
+    assert made.replies == 4 * 8
+
+
+@pytest.mark.slow
+def test_a_server_that_does_not_start_is_told_with_its_words(tmp_path: Path) -> None:
+    write(tmp_path, "llama")
+    with pytest.raises(RuntimeError, match="--context"), serving(tmp_path, "llama", ("--context", "1")):
+        pass
+
+
+def test_a_family_that_drafted_nothing_or_differs_over_http_does_not_hold() -> None:
+    sound = {"passed": True, "compared": 9, "replies": 8, "drafted": 4}
+    assert Verified(**sound).holds  # type: ignore[arg-type]
+    for fault in ({"passed": False}, {"drafted": 0}, {"unequal": 1}, {"differences": 1}, {"replies": 0}):
+        assert not Verified(**{**sound, **fault}).holds  # type: ignore[arg-type]
