@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tensorfold.application.describing import Described, DescribedDrafter, Here
+    from tensorfold.application.fitting import Fitting
     from tensorfold.domain.families.exl3_block import Exl3
     from tensorfold.domain.families.plans import License
     from tensorfold.domain.families.storage import Layout, Quantization
+    from tensorfold.entrypoints.container import Container
 
 NOT_YET = "none: not part of this version"
 _LISTED = 4
@@ -36,18 +38,38 @@ def info(flags: argparse.Namespace) -> int:
     from tensorfold.entrypoints.container import Container
     from tensorfold.entrypoints.settings import cache_folder
 
-    described = Container(cache=cache_folder(os.environ)).describer().describe(flags.model)
+    container = Container(cache=cache_folder(os.environ))
+    described = container.describer().describe(flags.model)
+    fits = _fits(described, flags, container) if isinstance(described, Described) else None
     if flags.json:
-        told = _object(described) if isinstance(described, Described) else _drafter_object(described)
+        told = _object(described, fits) if isinstance(described, Described) else _drafter_object(described)
         put(json.dumps(told, indent=2))
         return 0
     put(described.model)
-    for name, value in _lines(described) if isinstance(described, Described) else _drafter_lines(described):
+    for name, value in _lines(described, fits) if isinstance(described, Described) else _drafter_lines(described):
         put(f"  {name:14}{value}")
     return 0
 
 
-def _lines(described: Described) -> Iterator[tuple[str, str]]:
+def _fits(described: Described, flags: argparse.Namespace, container: Container) -> Fitting | None:
+    """The window of a start here; None where files or every backend lack. Raises RefusedError for bad variables."""
+    from tensorfold.application.fitting import fitting
+    from tensorfold.application.ports.checkpoints import RefusedError
+    from tensorfold.entrypoints.cli.choosing import choose_backend
+    from tensorfold.entrypoints.settings import memory_settings, prompt_settings
+
+    folder, memory = described.here.folder, memory_settings(flags, os.environ)
+    if folder is None or described.here.missing:
+        return None
+    try:
+        name = choose_backend("auto", container).name
+    except RefusedError:
+        return None
+    prompts = prompt_settings(flags, os.environ, name)
+    return fitting(folder, container.backend(name), container.reader(), memory, prompts)
+
+
+def _lines(described: Described, fits: Fitting | None) -> Iterator[tuple[str, str]]:
     from tensorfold.entrypoints.cli.sizes import size_lines
 
     plan = described.plan
@@ -69,6 +91,8 @@ def _lines(described: Described) -> Iterator[tuple[str, str]]:
         yield "weights", f"about {_size(described.weight_bytes)}, estimated from config.json"
     if described.side_files:
         yield "side files", ", ".join(described.side_files)
+    if fits is not None:
+        yield "fits", _fitting(fits)
     yield "here", _where(described.here, described.model)
     yield from _template(described.here)
     yield from _license(described.license)
@@ -90,6 +114,15 @@ def _drafter_lines(described: DescribedDrafter) -> Iterator[tuple[str, str]]:
         yield "state", state_words(described.state)
     yield "here", _where(described.here, described.model)
     yield from _license(described.license)
+
+
+def _fitting(fits: Fitting) -> str:
+    from tensorfold.domain.memory.budgets import gib
+
+    if fits.refusal:
+        return f"not on {fits.backend}: {fits.refusal}"
+    held = f"weights {gib(fits.weights)} of a budget of {gib(fits.budget)}"
+    return f"{fits.context:,} tokens of context on {fits.backend}, set by {fits.bound}; {held}"
 
 
 def _license(terms: License | None) -> Iterator[tuple[str, str]]:
@@ -158,7 +191,7 @@ def _size(count: int) -> str:
     return size(count)
 
 
-def _object(described: Described) -> dict[str, Any]:
+def _object(described: Described, fits: Fitting | None) -> dict[str, Any]:
     from tensorfold.entrypoints.cli.sizes import size_object
 
     plan, defaults, quantization, exl3 = described.plan, described.defaults, described.quantization, described.exl3
@@ -187,6 +220,7 @@ def _object(described: Described) -> dict[str, Any]:
         "drafting": described.family.drafting,
         "estimated_weight_bytes": described.weight_bytes,
         "side_files": list(described.side_files),
+        "fits": None if fits is None else _fitting_object(fits),
         **_kept(described.here, described.license),
     }
 
@@ -218,6 +252,16 @@ def _kept(here: Here, terms: License | None) -> dict[str, Any]:
         "missing": list(here.missing),
         "license": None if terms is None else terms.name,
         "license_terms": None if terms is None else terms.special or None,
+    }
+
+
+def _fitting_object(fits: Fitting) -> dict[str, Any]:
+    return {
+        "backend": fits.backend,
+        "context": None if fits.refusal else fits.context,
+        "refusal": fits.refusal or None,
+        "budget_bytes": None if fits.refusal else fits.budget,
+        "weight_bytes": None if fits.refusal else fits.weights,
     }
 
 

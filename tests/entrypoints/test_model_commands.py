@@ -98,6 +98,35 @@ def test_info_tells_what_is_here_and_where_the_template_is_read(here: Place) -> 
     assert missing == f"  here          in part: tokenizer.json missing in {folder(here)}"
 
 
+def test_info_tells_the_window_that_a_start_here_would_get(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.here("pull", REPO)
+    monkeypatch.setenv("TENSORFOLD_MEMORY_LIMIT_GB", "4")
+    fits = parsed(here.here("info", REPO, "--json"))["fits"]
+    assert (fits["backend"], fits["context"], fits["budget_bytes"], fits["refusal"]) == ("mlx", 512, 4 << 30, None)
+    assert 78_848 * 4 <= fits["weight_bytes"] < 1 << 20
+    told = [line for line in lines(here.here("info", REPO)) if line.startswith("  fits")]
+    assert told == [
+        "  fits          512 tokens of context on mlx, set by the checkpoint; weights 0.3 MiB of a budget of 4.00 GiB"
+    ]
+    monkeypatch.setenv("TENSORFOLD_MEMORY_LIMIT_GB", "3")
+    small = parsed(here.here("info", REPO, "--json"))["fits"]
+    assert small["context"] is None and "The weights take 0.3 MiB of memory" in small["refusal"]
+    told = [line for line in lines(here.here("info", REPO)) if line.startswith("  fits")]
+    assert told == [f"  fits          not on mlx: {small['refusal']}"]
+    monkeypatch.setenv("TENSORFOLD_MEMORY_LIMIT_GB", "none")
+    wrong = here.here("info", REPO)
+    assert (wrong.code, wrong.out) == (1, "")
+    assert wrong.err.startswith("tensorfold: TENSORFOLD_MEMORY_LIMIT_GB is 'none'")
+
+
+def test_info_tells_no_window_where_nothing_can_run_a_model(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.here("pull", REPO)
+    for backend in ("mlx.backend.MlxBackend", "cuda.backend.CudaBackend"):
+        monkeypatch.setattr(f"tensorfold.adapters.{backend}.missing", lambda self: "It is not installed.")
+    assert parsed(here.here("info", REPO, "--json"))["fits"] is None
+    assert not [one for one in lines(here.here("info", REPO)) if one.startswith("  fits")]
+
+
 def test_info_tells_how_weights_are_stored_and_replies_sampled(here: Place) -> None:
     block = {"bits": 4, "group_size": 64, "lm_head": False, "model.embed_tokens": {"bits": 8, "group_size": 64}}
     block |= {f"model.layers.{n}.mlp.up_proj": {"bits": 6, "group_size": 64} for n in range(4)}
@@ -196,6 +225,7 @@ def test_infos_object_holds_every_key_the_page_names(here: Place) -> None:
         "drafting": "context copies",
         "estimated_weight_bytes": 315_392,
         "side_files": [],
+        "fits": None,
         "complete": False,
         "folder": None,
         "missing": [],
