@@ -1,98 +1,284 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,import-not-found,no-untyped-call,unused-ignore"
-"""Decode attention over partitions of 256 absolute positions.
+"""Decode attention: rows of one lane share the reading of keys, and a row's bits do not know with whom.
 
-    position:   0 ... 255 | 256 ... 511 | ...           one program a row, key head and partition,
-                tiles of 64 keys, in order              then one program a row and head merges partitions in order
+    keys of a lane   | partition 0 | partition 1 | ...   cut by `row_plan` at absolute positions
+    one unit         | 64 keys | 64 keys | ...           one tile of rows, one key head, one partition
 
-A row's partitions, tiles and merges follow the positions of its own keys, never how many rows or partitions a launch
-has. A key that may not be seen weighs exactly zero. A row of a tree reads keys of its window through `path`: at each
-position the slot of its own ancestor, as if they were contiguous.
+                      64 keys                            a tile's row is a (row, head) pair of the key head's heads
+    (row, head) 0    [ q . k  ] -> online softmax -> [ weights . v ]
+    (row, head) 1    [        ]    key tile after key tile
+    ...
+
+A fixed number of programs takes units one after another; a second launch adds a row's partitions in one fixed shape. So
+partitions and key tiles follow from a row's position, the tile of rows from the shape of the heads, and neither the
+number of rows nor that of programs reaches a sum. A key that a row may not see weighs exactly zero, and a key tile of
+which it sees nothing leaves its sums as they were. Keys of a tree's window are read by a path of slots, in position
+order, as if they were contiguous.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.row_plan import FIELDS, partition_range, partition_size, plan_rows
+
 Tensor = Any
-# Half a page: a page's keys in one program leave most of the card idle at short lengths.
-PARTITION = 256
+PAGE = tl.constexpr(512)
+LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How attention over heads of one shape is cut; all but `stages` and `resident` decides bits.
+
+    `tile` (row, head) pairs are multiplied by `step` keys at once, `parts` is the most partitions of a row. `stages` of
+    keys are under way at once, `resident` programs work on one multiprocessor.
+    """
+
+    heads: int
+    groups: int
+    width: int
+    window: int = 0
+    tile: int = 64
+    step: int = 64
+    parts: int = 32
+    warps: int = 4
+    stages: int = 3
+    resident: int = 1
+
+    @property
+    def shared(self) -> int:
+        """Query heads of one key head."""
+        return self.heads // self.groups
+
+    @property
+    def per_tile(self) -> int:
+        """Rows of a launch in one tile."""
+        return self.tile // self.shared
+
+    @property
+    def row_scratch(self) -> int:
+        """Bytes of scratch that each row of a launch takes."""
+        return 4 * self.heads * self.parts * (self.width + 2)
+
+
+def form_of(heads: int, groups: int, width: int, window: int = 0, memory: int = 227 << 10) -> Form:
+    """The form of these heads on a card whose blocks may have `memory` bytes of shared memory."""
+    shared = heads // groups
+    tile = max(64, triton.next_power_of_2(shared))
+    parts = min(64, max(8, triton.next_power_of_2(128 // groups + 1) // 2))
+    step = 32 if width > 128 else 64
+    buffer, query = 4 * step * width, 2 * tile * width
+    stages = 3 if query + 2 * buffer + (8 << 10) <= memory else 2
+    resident = 2 if 2 * (query + (stages - 1) * buffer + (8 << 10)) <= memory else 1
+    return Form(heads, groups, width, window, tile, step, parts, 4, stages, resident)
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """What the launches of one decode attention hand on: the plan, and each partition's greatest score, sum and mix."""
+
+    plan: Tensor
+    most: Tensor
+    total: Tensor
+    mixed: Tensor
+
+
+def scratch_for(form: Form, rows: int, like: Tensor) -> Scratch:
+    """Scratch of `rows` rows on the device of `like`, nothing of which need be kept between launches."""
+    shape = (rows, form.heads, form.parts)
+    plan = like.new_empty((FIELDS, rows_block(rows)), dtype=like.new_empty(0).int().dtype)
+    kind = like.new_empty(0).float().dtype
+    return Scratch(
+        plan,
+        like.new_empty(shape, dtype=kind),
+        like.new_empty(shape, dtype=kind),
+        like.new_empty((*shape, form.width), dtype=kind),
+    )
+
+
+def rows_block(rows: int) -> int:
+    """Entries of each field of a plan."""
+    return max(16, int(triton.next_power_of_2(rows)))
+
+
+@triton.jit
+def _slots(
+    at, steps, shared_steps, own_steps, low, own_low, limit, leaves, lengths, committed, path, pages, most_path,
+    step: tl.constexpr,
+):  # fmt: skip
+    """Rows of the pool with the keys of step `at` of a unit, the leaf whose path they follow, and where they end."""
+    own = tl.maximum(at - shared_steps, 0)
+    is_own = (at >= shared_steps) & (at < steps)
+    first = tl.where(is_own, own_low + own % own_steps * step, low + at * step)
+    position = first + tl.arange(0, step)
+    leaf = tl.load(leaves + own // own_steps, mask=is_own, other=0)
+    end = tl.where(at < steps, tl.minimum(limit, tl.where(is_own, tl.load(lengths + leaf), limit)), 0)
+    there = position < end
+    by_path = there & (position >= committed)
+    named = tl.load(path + leaf * most_path + position - committed, mask=by_path, other=0)
+    slot = tl.where(position >= committed, named, position)
+    page = tl.load(pages + slot // PAGE, mask=there, other=0)
+    return page * PAGE + slot % PAGE, leaf, end
+
+
+@triton.jit
+def absorbed(score, v, top, weights, acc, factor):
+    """An online softmax over one more key tile: greatest score, sum of weights and mix of values of every row.
+
+    `score` float32 [M, N], -inf for what a row may not see; weights are powers of two of `factor` times score. A tile
+    of which a row sees nothing changes nothing of it.
+    """
+    higher = tl.maximum(top, tl.max(score, 1))
+    level = tl.where(higher == float("-inf"), 0.0, higher)
+    fade = tl.exp2((top - level) * factor)
+    weight = tl.exp2(tl.fma(score, factor, (-level * factor)[:, None]))
+    weights = tl.fma(weights, fade, tl.sum(weight, 1))
+    return higher, weights, tl.dot(weight.to(v.dtype), v, acc * fade[:, None])
 
 
 @triton.jit
 def _part(
-    query, key_pages, value_pages, table, lanes, lengths, committed, path, most, total, mixed, scale, window,
-    most_pages, most_path, partitions, heads, groups, shared: tl.constexpr, width: tl.constexpr, part: tl.constexpr,
+    query, key_pages, value_pages, table, lanes, lengths, committed, path, plan, most, total, mixed, factor, window,
+    most_pages, most_path, heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, windowed: tl.constexpr,
+    tile: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+    stages: tl.constexpr,
 ):  # fmt: skip
-    row, group, partition = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
-    length = tl.load(lengths + row)
-    first = tl.maximum(length - window, 0) if window > 0 else 0
-    low, high = partition * part, tl.minimum(partition * part + part, length)
-    if (high > low) & (high > first):
-        lane, before = tl.load(lanes + row).to(tl.int64), tl.load(committed + row)
-        head, dim, tile = tl.arange(0, 16), tl.arange(0, width), tl.arange(0, 64)
-        real = head < shared
-        at_head = row * heads + group * shared + head
+    shared: tl.constexpr = heads // groups
+    ends = tl.load(plan + tl.arange(0, block))
+    units = tl.max(ends, 0)
+    pair, dim, key = tl.arange(0, tile), tl.arange(0, width), tl.arange(0, step)
+    for unit in range(tl.program_id(0), units, tl.num_programs(0)):
+        run = tl.sum((ends <= unit).to(tl.int32), 0)
+        within = unit - tl.max(tl.where(ends <= unit, ends, 0), 0)
+        first, count = tl.load(plan + block + run), tl.load(plan + 2 * block + run)
+        size = tl.load(plan + 4 * block + run)
+        tiles = tl.cdiv(count, per_tile)
+        top_row = first + within % tiles * per_tile
+        group = within // tiles % groups
+        part = tl.load(plan + 3 * block + run) + within // tiles // groups
+        row = top_row + pair // shared
+        real = (pair < per_tile * shared) & (row < first + count)
+        length = tl.load(lengths + row, mask=real, other=0)
+        start = tl.maximum(length - window, 0) if windowed else length * 0
+        server = tl.load(plan + 5 * block + row, mask=real, other=0)
+        before = tl.load(committed + top_row)
+        pages = table + tl.load(lanes + top_row).to(tl.int64) * most_pages
+        # Steps of the unit: tiles of committed keys alone, then the tiles with keys of the window, once a leaf.
+        low, limit = part * size, tl.minimum(part * size + size, tl.max(length, 0))
+        if windowed:
+            earliest = tl.min(tl.where(real, start, 1 << 30), 0)
+            low = tl.maximum(low, earliest // step * step)
+        edge = before // step * step
+        shared_steps = tl.maximum(tl.cdiv(tl.minimum(limit, edge) - low, step), 0)
+        own_low = tl.maximum(low, edge)
+        own_steps = tl.maximum(tl.cdiv(limit - own_low, step), 0)
+        leaves = plan + 6 * block + top_row
+        steps = shared_steps + own_steps * tl.load(plan + 7 * block + top_row)
+        own_steps = tl.maximum(own_steps, 1)
+        at_head = row.to(tl.int64) * heads + group * shared + pair % shared
         q = tl.load(query + at_head[:, None] * width + dim[None, :], mask=real[:, None], other=0.0)
-        top = tl.full([16], float("-inf"), tl.float32)
-        weights = tl.zeros([16], tl.float32)
-        acc = tl.zeros([16, width], tl.float32)
-        for start in range(tl.maximum(low, first) // 64 * 64, high, 64):
-            position = start + tile
-            seen = (position < high) & (position >= first)
-            own = tl.load(path + row * most_path + position - before, mask=seen & (position >= before), other=0)
-            slot = tl.where(position >= before, own, position)
-            page = tl.load(table + lane * most_pages + slot // 512, mask=seen, other=0).to(tl.int64)
-            at = ((page * 512 + slot % 512) * groups + group) * width
-            k = tl.load(key_pages + at[:, None] + dim[None, :], mask=seen[:, None], other=0.0)
-            v = tl.load(value_pages + at[:, None] + dim[None, :], mask=seen[:, None], other=0.0)
-            score = tl.where(seen[None, :], tl.dot(q, tl.trans(k)) * scale, float("-inf"))
-            higher = tl.maximum(top, tl.max(score, 1))
-            fade, weight = tl.exp(top - higher), tl.exp(score - higher[:, None])
-            weights = weights * fade + tl.sum(weight, 1)
-            acc = acc * fade[:, None] + tl.dot(weight.to(v.dtype), v)
-            top = higher
-        to = at_head * partitions + partition
-        tl.store(most + to, top, mask=real)
-        tl.store(total + to, weights, mask=real)
-        tl.store(mixed + to[:, None] * width + dim[None, :], acc, mask=real[:, None])
+        top = tl.full([tile], float("-inf"), tl.float32)
+        weights = tl.zeros([tile], tl.float32)
+        acc = tl.zeros([tile, width], tl.float32)
+        place, leaf, end = _slots(
+            0, steps, shared_steps, own_steps, low, own_low, limit, leaves, lengths, before, path, pages, most_path,
+            step,
+        )  # fmt: skip
+        for at in tl.range(0, steps, num_stages=stages):
+            own = tl.maximum(at - shared_steps, 0)
+            tile_at = tl.where(at >= shared_steps, own_low + own % own_steps * step, low + at * step)
+            position = tile_at + key
+            offset = (place.to(tl.int64) * groups + group) * width
+            k = tl.load(key_pages + offset[:, None] + dim[None, :], mask=(position < end)[:, None], other=0.0)
+            v = tl.load(value_pages + offset[:, None] + dim[None, :], mask=(position < end)[:, None], other=0.0)
+            reach = tl.where(server == tl.where(at >= shared_steps, leaf, server), length, 0)
+            seen = position[None, :] < reach[:, None]
+            if windowed:
+                seen = seen & (position[None, :] >= start[:, None])
+            score = tl.where(seen, tl.dot(q, tl.trans(k)), float("-inf"))
+            top, weights, acc = absorbed(score, v, top, weights, acc, factor)
+            # The next tile's place is found while this one is worked on.
+            place, leaf, end = _slots(
+                at + 1, steps, shared_steps, own_steps, low, own_low, limit, leaves, lengths, before, path, pages,
+                most_path, step,
+            )  # fmt: skip
+        part_low, part_high = partition_range(length, window, size, windowed)
+        kept = real & (part >= part_low) & (part < part_high)
+        to = at_head * parts + part - part_low
+        tl.store(most + to, top, mask=kept)
+        tl.store(total + to, weights, mask=kept)
+        tl.store(mixed + to[:, None] * width + dim[None, :], acc, mask=kept[:, None])
 
 
 @triton.jit
-def _merge(most, total, mixed, lengths, out, window, partitions, heads, width: tl.constexpr, part: tl.constexpr):
+def _merge(
+    most, total, mixed, lengths, gate, out, factor, window, gate_row, gate_head, heads: tl.constexpr,
+    width: tl.constexpr, windowed: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, gated: tl.constexpr,
+    slice_: tl.constexpr,
+):  # fmt: skip
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    dim, part = tl.program_id(2) * slice_ + tl.arange(0, slice_), tl.arange(0, parts)
     length = tl.load(lengths + row)
-    first = tl.maximum(length - window, 0) if window > 0 else 0
-    dim = tl.arange(0, width)
-    top, weights, acc = float("-inf"), 0.0, tl.zeros([width], tl.float32)
-    for partition in range(first // part, tl.cdiv(length, part)):
-        at = (row * heads + head) * partitions + partition
-        theirs = tl.load(most + at)
-        higher = tl.maximum(top, theirs)
-        mine, other = tl.exp(top - higher), tl.exp(theirs - higher)
-        weights = weights * mine + tl.load(total + at) * other
-        acc = acc * mine + tl.load(mixed + at * width + dim) * other
-        top = higher
-    tl.store(out + (row * heads + head) * width + dim, (acc / weights).to(out.dtype.element_ty))
+    low, high = partition_range(length, window, partition_size(length, window, windowed, parts, step), windowed)
+    there = part < high - low
+    at = (row * heads + head) * parts + part
+    top = tl.load(most + at, mask=there, other=float("-inf"))
+    highest = tl.max(top, 0)
+    share = tl.exp2((top - tl.where(highest == float("-inf"), 0.0, highest)) * factor)
+    weights = tl.sum(share * tl.load(total + at, mask=there, other=0.0), 0)
+    part_mix = tl.load(mixed + at[:, None] * width + dim[None, :], mask=there[:, None], other=0.0)
+    result = tl.sum(part_mix * share[:, None], 0) / weights
+    if gated:
+        opened = tl.load(gate + row * gate_row + head * gate_head + dim).to(tl.float32)
+        result = result / (1.0 + tl.exp(-opened))
+    tl.store(out + (row * heads + head) * width + dim, result.to(out.dtype.element_ty))
+
+
+@triton.jit
+def _plan(
+    lanes, lengths, committed, path, plan, rows, most_path, window, windowed: tl.constexpr, groups: tl.constexpr,
+    per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    plan_rows(
+        lanes, lengths, committed, path, plan, rows, most_path, window, windowed, groups, per_tile, parts, step, block
+    )
+
+
+def plan(form: Form, lanes: Tensor, lengths: Tensor, committed: Tensor, path: Tensor, scratch: Scratch) -> None:
+    """Write the plan of a launch alone; `place_rows` does so on the way."""
+    rows = lanes.shape[0]
+    _plan[(1,)](
+        lanes, lengths, committed, path, scratch.plan, rows, path.shape[1], form.window, form.window > 0, form.groups,
+        form.per_tile, form.parts, form.step, scratch.plan.shape[1], num_warps=4,
+    )  # fmt: skip
 
 
 def attend_rows(
-    query: Tensor, key_pages: Tensor, value_pages: Tensor, table: Tensor, lanes: Tensor, lengths: Tensor,
-    committed: Tensor, path: Tensor, scratch: tuple[Tensor, Tensor, Tensor], out: Tensor, scale: float, window: int = 0,
+    form: Form, query: Tensor, key_pages: Tensor, value_pages: Tensor, table: Tensor, lanes: Tensor, lengths: Tensor,
+    committed: Tensor, path: Tensor, scratch: Scratch, out: Tensor, scale: float, programs: int,
+    gate: Tensor | None = None, gate_at: tuple[int, int] = (0, 0),
 ) -> None:  # fmt: skip
-    """Attention of rows [R, H, D] over their lanes' pages [pages, 512, G, D]; `out` [R, H, D].
+    """Attention of planned rows [R, H, D] over their lanes' pages [pages, 512, G, D]; `out` [R, H, D].
 
     `table` int32 [lanes, pages of a lane]; `lanes`, `lengths` (keys a row reads, itself included) and `committed` (keys
-    that lie at their own position) int32 [R]; `path` int32 [R, W]: the slot of the key at position committed + i.
-    `scratch`: float32 [R, H, P], the same, and [R, H, P, D], for P partitions that hold the longest row. `window` 0
-    reads all keys.
+    of its lane that lie at their own position) int32 [R], rows of a lane side by side; `path` int32 [R, W]: the slot of
+    the key at position committed + i. `scratch` holds the plan of these rows. `programs` share the units. The result
+    is multiplied by sigmoid(gate), if any: numbers at `gate` + row * gate_at[0] + head * gate_at[1] + dim.
     """
     rows, heads, width = query.shape
-    groups, partitions = key_pages.shape[2], scratch[0].shape[2]
-    _part[(rows, groups, partitions)](
-        query, key_pages, value_pages, table, lanes, lengths, committed, path, *scratch, scale, window, table.shape[1],
-        path.shape[1], partitions, heads, groups, heads // groups, width, PARTITION, num_warps=4,
+    factor, block = scale * LOG2_E, scratch.plan.shape[1]
+    _part[(programs,)](
+        query, key_pages, value_pages, table, lanes, lengths, committed, path, scratch.plan, scratch.most,
+        scratch.total, scratch.mixed, factor, form.window, table.shape[1], path.shape[1], heads, form.groups, width,
+        form.window > 0, form.tile, form.per_tile, form.parts, form.step, block, form.stages, num_warps=form.warps,
     )  # fmt: skip
-    _merge[(rows, heads)](*scratch, lengths, out, window, partitions, heads, width, PARTITION, num_warps=4)
+    slice_ = min(width, 128)
+    _merge[(rows, heads, width // slice_)](
+        scratch.most, scratch.total, scratch.mixed, lengths, query if gate is None else gate, out, factor, form.window,
+        *gate_at, heads, width, form.window > 0, form.parts, form.step, gate is not None, slice_, num_warps=4,
+    )  # fmt: skip

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.triton.attention import PARTITION, attend_rows
 from tensorfold.kernels.triton.norms import add_norm, gated_silu
 from tensorfold.kernels.triton.routers import route_rows
 from tests.benchmarks.gpu_device import captured, seconds
@@ -36,32 +35,6 @@ def many(run: Callable[[], None]) -> Callable[[], None]:
     return runs
 
 
-def attention(keys: int) -> Run:
-    """24 heads over 4 key heads of 256, each row reading `keys` keys of its lane."""
-
-    def make(rows: int) -> Callable[[], None]:
-        pages, parts = keys // 512 + 1, keys // PARTITION + 1
-        shape = (LAYERS // 4, pages, 512, 4, 256)
-        key_pages, value_pages = half(*shape), half(*shape)
-        table = torch.arange(pages, dtype=torch.int32, device="cuda")[None]
-        query, path = half(rows, 24, 256), torch.zeros(rows, 1, dtype=torch.int32, device="cuda")
-        lanes, length = torch.zeros(rows, dtype=torch.int32, device="cuda"), torch.full_like(path[:, 0], keys)
-        small = [torch.empty(rows, 24, parts, device="cuda") for _ in range(2)]
-        scratch = (small[0], small[1], torch.empty(rows, 24, parts, 256, device="cuda"))
-        out = torch.empty_like(query)
-
-        def run() -> None:
-            for layer in range(LAYERS):
-                at = layer % len(key_pages)
-                attend_rows(
-                    query, key_pages[at], value_pages[at], table, lanes, length, length, path, scratch, out, 1 / 16
-                )
-
-        return run
-
-    return make
-
-
 def norm(rows: int) -> Callable[[], None]:
     """Residual sum and norm of 5,120 numbers."""
     x, other, weight = half(rows, 5120), half(rows, 5120), half(5120)
@@ -85,8 +58,6 @@ def router(rows: int) -> Callable[[], None]:
 
 
 KINDS: dict[str, Run] = {
-    "attention 2k": attention(2000),
-    "attention 16k": attention(16000),
     "norm": norm,
     "gate": gate,
     "router": router,

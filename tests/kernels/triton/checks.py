@@ -10,13 +10,11 @@ import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
-from tensorfold.kernels.reference.attention import attend
 from tensorfold.kernels.reference.gated_delta import gated_norm as exact_gated_norm
 from tensorfold.kernels.reference.mamba2 import gate_then_norm
 from tensorfold.kernels.reference.norm import rms_norm
 from tensorfold.kernels.reference.router import choose_experts
 from tensorfold.kernels.reference.swiglu import gated_silu as exact_gated_silu
-from tensorfold.kernels.triton.attention import PARTITION, attend_rows
 from tensorfold.kernels.triton.norms import add_norm, combine, gated_norm, gated_silu, squared_relu
 from tensorfold.kernels.triton.routers import route_rows
 
@@ -112,67 +110,3 @@ def check_router(device: str) -> None:
     route_rows(x[2:3].contiguous(), weight, correction, raw[:1].contiguous(), *single, 2.5)
     assert torch.equal(single[0][0], ids[2])
     assert torch.equal(single[1][0], weights[2])
-
-
-def dot_kind(device: str) -> Any:
-    """What attention is checked in: the interpreter's products of bf16 are wrong."""
-    return torch.bfloat16 if device == "cuda" else torch.float32
-
-
-class Cache:
-    """Pages of one lane's keys and values, laid out of order, and attention over them."""
-
-    def __init__(self, device: str, length: int, groups: int, width: int) -> None:
-        self.device, pages = device, -(-length // 512) + 1
-        kind = dot_kind(device)
-        self.keys, self.values = (noise(device, pages, 512, groups, width, dtype=kind) for _ in range(2))
-        order = list(reversed(range(pages)))
-        self.table = ints(device, [order])
-        straight = [pages_[order].reshape(-1, groups, width) for pages_ in (self.keys, self.values)]
-        self.flat_keys, self.flat_values = map(exact, straight)
-
-    def run(
-        self, query: Tensor, lengths: list[int], committed: list[int], path: list[list[int]], window: int, more: int = 0
-    ) -> Tensor:
-        rows, heads, width = query.shape
-        partitions = -(-max(lengths) // PARTITION) + more
-        shape = (rows, heads, partitions)
-        scratch = [torch.full(s, float("nan"), device=self.device) for s in (shape, shape, (*shape, width))]
-        out = torch.full_like(query, float("nan"))
-        lanes = ints(self.device, [0] * rows)
-        attend_rows(
-            query, self.keys, self.values, self.table, lanes, ints(self.device, lengths), ints(self.device, committed),
-            ints(self.device, path), (scratch[0], scratch[1], scratch[2]), out, width**-0.5, window,
-        )  # fmt: skip
-        return out
-
-
-def check_attention(device: str) -> None:
-    for length, window in ((1, 0), (63, 0), (512, 0), (513, 0), (1030, 0), (1030, 200), (700, 64)):
-        cache = Cache(device, length + 4, 2, 32)
-        query = noise(device, 3, 6, 32, dtype=dot_kind(device))
-        lengths = [length, length + 1, length + 2]
-        path = [[length - 1 + i for i in range(4)]] * 3
-        out = cache.run(query, lengths, [length - 1] * 3, path, window)
-        reads = [range(max(0, n - window) if window else 0, n) for n in lengths]
-        near(out, attend(exact(query), cache.flat_keys, cache.flat_values, reads, 32**-0.5), 8e-3)
-        for row in range(3):  # alone, in a longer launch, and with all its keys committed
-            alone = cache.run(query[row : row + 1], lengths[row : row + 1], [lengths[row]], [[0] * 4], window, 2)
-            assert torch.equal(alone[0], out[row])
-
-
-def check_attention_of_a_tree(device: str) -> None:
-    # Slots 510 to 513 hold a window: 510 the pending row, 511 its child, 512 another child, 513 a child of 512.
-    cache = Cache(device, 520, 2, 32)
-    query = noise(device, 4, 4, 32, dtype=dot_kind(device))
-    path = [[510, 0, 0], [510, 511, 0], [510, 512, 0], [510, 512, 513]]
-    out = cache.run(query, [511, 512, 512, 513], [510] * 4, path, 0)
-    reads = [[*range(510), *slots] for slots in ([510], [510, 511], [510, 512], [510, 512, 513])]
-    near(out, attend(exact(query), cache.flat_keys, cache.flat_values, reads, 32**-0.5), 8e-3)
-    # The last row, had its path been written one after another.
-    straight = Cache(device, 520, 2, 32)
-    for pages, theirs in ((straight.keys, cache.keys), (straight.values, cache.values)):
-        pages.copy_(theirs)
-        first, second = cache.table[0].tolist()[:2]
-        pages[first, 511], pages[second, 0] = theirs[second, 0], theirs[second, 1]
-    assert torch.equal(straight.run(query[3:], [513], [513], [[0] * 3], 0)[0], out[3])

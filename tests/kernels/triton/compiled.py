@@ -8,7 +8,7 @@ from typing import Any
 import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.triton import attention, norms, routers
+from tensorfold.kernels.triton import norms, routers
 
 HALF, FULL, WORD, LONG = "*bf16", "*fp32", "*i32", "i32"
 # Each argument's type in order; a number is a compile-time constant.
@@ -18,11 +18,6 @@ KERNELS: dict[str, tuple[Any, list[str | int | bool]]] = {
     "squared_relu": (norms._squared_relu, [HALF, HALF, LONG, 1024]),
     "combine": (norms._combine, [HALF, FULL, HALF, LONG, LONG, 512]),
     "gated_norm": (norms._gated_norm, [HALF, HALF, HALF, HALF, LONG, LONG, "fp32", True, 512]),
-    "part": (
-        attention._part,
-        [*[HALF] * 3, *[WORD] * 5, *[FULL] * 3, "fp32", *[LONG] * 6, 6, 256, 256],
-    ),
-    "merge": (attention._merge, [FULL, FULL, FULL, WORD, HALF, LONG, LONG, LONG, 256, 256]),
     "logits": (routers._logits, [HALF, HALF, FULL, LONG, LONG, 4, 512]),
     "choose": (
         routers._choose,

@@ -13,9 +13,7 @@ ROOT = Path(__file__).parents[3]
 PATHS = {"PYTHONPATH": f"{ROOT / '.pkg'}:{ROOT}", "HOME": str(Path.home()), "PATH": "/usr/bin:/bin"}
 ABSENT = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}")
-CHECKS = (
-    "add_norm", "gates", "experts_sum", "router", "attention", "attention_of_a_tree",
-)  # fmt: skip
+CHECKS = ("add_norm", "gates", "experts_sum", "router")
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -34,4 +32,4 @@ def test_every_kernel_is_near_its_oracle_and_its_rows_do_not_know_their_company(
 def test_every_kernel_compiles(architecture: int) -> None:
     done = run("tests.kernels.triton.compiled", str(architecture))
     assert done.returncode == 0, done.stderr[-3000:]
-    assert len(done.stdout.split()) == 9
+    assert len(done.stdout.split()) == 7

@@ -1,0 +1,77 @@
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,import-not-found,no-untyped-call,unused-ignore"
+"""What the programs of decode attention share out among themselves: units of work, found on the device.
+
+A row's keys are cut into at most `parts` partitions of equal size at absolute positions; the size is a multiple of a
+key tile and follows from the row's own length, so a row has the same cuts in every company. Neighbouring rows of one
+lane with one size are a run. A run's rows share tiles of `per_tile` rows, and a unit is one tile, one key head and one
+partition.
+
+Rows of a tree read the window's keys by different paths. Inside a tile, a row is served by the last row that has it as
+an ancestor (a chain's rows all by its last), so that each path is read once.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+FIELDS = 8  # int32 [FIELDS, block]: ends, first, count, low, size of each run; server, leaves, leaf count of each row
+
+
+@triton.jit
+def partition_size(length, window, windowed: tl.constexpr, parts: tl.constexpr, step: tl.constexpr):
+    """Keys of one partition of a row that reads `length` keys, or the newest `window` of them."""
+    if windowed:
+        return step * tl.cdiv(tl.minimum(length, window), step * (parts - 1))
+    return step * tl.cdiv(length, step * parts)
+
+
+@triton.jit
+def partition_range(length, window, size, windowed: tl.constexpr):
+    """The first partition a row reads, and the one behind its last."""
+    if windowed:
+        return tl.maximum(length - window, 0) // size, tl.cdiv(length, size)
+    return length * 0, tl.cdiv(length, size)
+
+
+@triton.jit
+def plan_rows(
+    lanes, lengths, committed, path, plan, rows, most_path, window, windowed: tl.constexpr, groups: tl.constexpr,
+    per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Write the plan int32 [FIELDS, block] of a launch of `rows` rows; one program does it all."""
+    j = tl.arange(0, block)
+    real, later = j < rows, (j < rows) & (j > 0)
+    length = tl.load(lengths + j, mask=real, other=1)
+    size = partition_size(length, window, windowed, parts, step)
+    size_before = partition_size(tl.load(lengths + j - 1, mask=later, other=1), window, windowed, parts, step)
+    lane_before = tl.load(lanes + j - 1, mask=later, other=-1)
+    opens = (j == 0) | (tl.load(lanes + j, mask=real, other=-1) != lane_before) | (size != size_before)
+    run = tl.where(real, tl.cumsum((real & opens).to(tl.int32), 0) - 1, block)
+    low, high = partition_range(length, window, size, windowed)
+    mine = run[None, :] == j[:, None]
+    count = tl.sum(mine.to(tl.int32), 1)
+    lowest = tl.min(tl.where(mine, low[None, :], 1 << 30), 1)
+    highest = tl.max(tl.where(mine, high[None, :], 0), 1)
+    units = tl.where(count > 0, tl.cdiv(count, per_tile) * groups * (highest - lowest), 0)
+    tl.store(plan + j, tl.cumsum(units, 0))
+    tl.store(plan + block + j, tl.min(tl.where(mine, j[None, :], block), 1))
+    tl.store(plan + 2 * block + j, count)
+    tl.store(plan + 3 * block + j, lowest)
+    tl.store(plan + 4 * block + j, tl.max(tl.where(mine, size[None, :], 0), 1))
+    same = run[None, :] == run[:, None]
+    opened = tl.min(tl.where(same, j[None, :], block), 1)
+    tile = (j - opened) // per_tile
+    together = same & (tile[None, :] == tile[:, None]) & real[None, :] & real[:, None]
+    depth = length - 1 - tl.load(committed + j, mask=real, other=0)
+    own = tl.load(path + j * most_path + depth, mask=real & (depth >= 0), other=0)
+    below = together & (depth[:, None] >= 0) & (depth[:, None] <= depth[None, :])
+    theirs = tl.load(path + j[None, :] * most_path + depth[:, None], mask=below, other=-1)
+    above = together & ((depth[:, None] < 0) | (theirs == own[:, None]))
+    server = tl.max(tl.where(above, j[None, :], -1), 1)
+    leaf = server == j
+    ahead = together & leaf[None, :]
+    rank = tl.sum((ahead & (j[None, :] < j[:, None])).to(tl.int32), 1)
+    tl.store(plan + 5 * block + j, server)
+    tl.store(plan + 6 * block + opened + tile * per_tile + rank, j, mask=real & leaf)
+    tl.store(plan + 7 * block + j, tl.sum(ahead.to(tl.int32), 1))

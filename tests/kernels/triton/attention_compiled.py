@@ -1,0 +1,85 @@
+"""`python -m tests.kernels.triton.attention_compiled 90` compiles attention for that card, with no card here.
+
+Each kernel with the form that its heads have there; what is under way may not take more shared memory than a block of
+the card may have.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import triton  # type: ignore[import-not-found, unused-ignore]
+from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.kernels.triton import attention, move_keys, place_rows, prompt_attention
+from tensorfold.kernels.triton.attention import Form, form_of
+from tensorfold.kernels.triton.prompt_attention import PromptForm, prompt_form
+
+HALF, FULL, WIDE, WORD, LONG, REAL = "*bf16", "*fp32", "*fp64", "*i32", "i32", "fp32"
+TYPES = (HALF, FULL, WIDE, WORD, LONG, REAL)
+Kinds = list[str | int | bool]
+MEMORY = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10, 120: 99 << 10}
+"""Shared memory of one block, by architecture."""
+ROWS = 64
+
+
+def part(form: Form) -> Kinds:
+    """The arguments of a unit's kernel."""
+    sizes: Kinds = [form.heads, form.groups, form.width, form.window > 0, form.tile, form.per_tile, form.parts]
+    pointers = [*[HALF] * 3, *[WORD] * 6, *[FULL] * 3]
+    return [*pointers, REAL, *[LONG] * 3, *sizes, form.step, ROWS, form.stages]
+
+
+def merge(form: Form) -> Kinds:
+    """Those of the merge."""
+    sizes: Kinds = [form.heads, form.width, form.window > 0, form.parts, form.step, True, 128]
+    return [*[FULL] * 3, WORD, HALF, HALF, REAL, *[LONG] * 3, *sizes]
+
+
+def place(form: Form, *, of_rows: bool) -> Kinds:
+    """Those of the placing of rows, with gates, norms and a part of each head turned."""
+    sizes: Kinds = [form.heads, form.groups, form.width, True, 32, False, True, True, of_rows, form.window > 0]
+    cut: Kinds = [form.per_tile, form.parts, form.step, ROWS]
+    pointers = [HALF, *[WORD] * 3, FULL, FULL, WIDE, *[HALF] * 3, *[WORD] * 5]
+    return [*pointers, *[LONG] * 5, *[REAL] * 3, *sizes, *cut]
+
+
+def span(form: Form, cut: PromptForm) -> Kinds:
+    """Those of a prompt's attention."""
+    sizes: Kinds = [form.heads, form.groups, form.width, form.window > 0, True]
+    how: Kinds = [cut.tile, cut.step, cut.stages, cut.parted]
+    return [*[HALF] * 3, WORD, HALF, HALF, REAL, *[LONG] * 5, *sizes, *how]
+
+
+def compiled(kernel: Any, kinds: Kinds, architecture: int, warps: int) -> Any:
+    """Machine code and what is known of it."""
+    names = kernel.arg_names
+    assert len(names) == len(kinds), (len(names), len(kinds))
+    signature = {n: k if k in TYPES else "constexpr" for n, k in zip(names, kinds, strict=True)}
+    constants = {(i,): kind for i, kind in enumerate(kinds) if kind not in TYPES}
+    aligned = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(kinds) if str(kind).startswith("*")}
+    source = triton.compiler.ASTSource(kernel, signature, constants, aligned)
+    made = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options={"num_warps": warps})
+    assert made.asm["cubin"][:4] == b"\x7fELF"
+    return made
+
+
+if __name__ == "__main__":
+    card = int(sys.argv[1])
+    shapes = ((24, 4, 256, 0),) if card != 90 else ((24, 4, 256, 0), (32, 2, 128, 0), (32, 8, 128, 4096))
+    for heads, groups, width, window in shapes:
+        form, cut = form_of(heads, groups, width, window, MEMORY[card]), prompt_form(width, MEMORY[card])
+        kernels = {
+            "part": (attention._part, part(form), form.warps),
+            "merge": (attention._merge, merge(form), 4),
+            "place": (place_rows._place, place(form, of_rows=True), 4),
+            "place_span": (place_rows._place, place(form, of_rows=False), 1),
+            "span": (prompt_attention._span, span(form, cut), cut.warps),
+        }
+        for name, (kernel, kinds, warps) in kernels.items():
+            made = compiled(kernel, kinds, card, warps)
+            assert made.metadata.shared <= MEMORY[card], (name, form, cut, made.metadata.shared)
+            print(name, flush=True)
+    compiled(move_keys._move, [WORD, WORD, HALF, HALF, LONG, LONG, 4, 256, 16], card, 4)
+    print("move", flush=True)
