@@ -13,15 +13,14 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton.prompt_experts import multiply_groups
 from tensorfold.kernels.triton.prompt_matmul import multiply
-from tests.benchmarks.gpu_prompt_check import check, check_layer
+from tests.benchmarks.gpu_prompt_check import check_kernels, check_layer
 from tests.benchmarks.gpu_prompt_geometry import CUTS, EXPERT_CUTS, layer, programs
-from tests.benchmarks.gpu_prompt_times import expert_times, layer_times, products_times
+from tests.benchmarks.gpu_prompt_times import Times, expert_times, layer_times, products_times
 
 
 def prime(number: int) -> None:
@@ -48,18 +47,19 @@ def prime_all() -> None:
         list(pool.map(one, range(len(CUTS) + len(EXPERT_CUTS))))
 
 
-def run(folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """What was wrong, and the figures."""
+def check(folder: Path) -> list[str]:
+    """What was not as promised."""
     begun = time.perf_counter()
     prime_all()
     print(f"compiled in {time.perf_counter() - begun:.0f} s", flush=True)
-    wrong = check()
-    products = layer(folder)
-    wrong += check_layer(products)
-    print(f"{len(wrong)} wrong {wrong}", flush=True)
-    found = {"layer": layer_times(products), "products": products_times(), "experts": expert_times()}
-    print(f"{time.perf_counter() - begun:.0f} s in all", flush=True)
-    return wrong, found
+    wrong = check_kernels() + check_layer(layer(folder))
+    print(f"{len(wrong)} wrong {wrong}, {time.perf_counter() - begun:.0f} s", flush=True)
+    return wrong
+
+
+def measure(folder: Path) -> Times:
+    """Seconds by what was run, then by its rows."""
+    return {**layer_times(layer(folder)), **products_times(), **expert_times()}
 
 
 def main() -> int:
@@ -72,6 +72,6 @@ def main() -> int:
         prime(given.prime)
         return 0
     given.out.mkdir(parents=True, exist_ok=True)
-    wrong, found = run(given.out / "cubins")
-    (given.out / "prompt.json").write_text(json.dumps({"wrong": wrong, "figures": found}, indent=1), encoding="utf-8")
+    wrong, found = check(given.out / "cubins"), measure(given.out / "cubins")
+    (given.out / "prompt.json").write_text(json.dumps({"wrong": wrong, "seconds": found}, indent=1), encoding="utf-8")
     return int(bool(wrong))

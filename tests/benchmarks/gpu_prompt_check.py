@@ -18,7 +18,7 @@ from tests.kernels.triton import prompt_checks
 Tensor = Any
 
 
-def check() -> list[str]:
+def check_kernels() -> list[str]:
     """What was not as promised."""
     wrong = []
     for name, one in [(k, v) for k, v in vars(prompt_checks).items() if k.startswith("check_")]:

@@ -34,6 +34,8 @@ from tests.benchmarks.gpu_prompt_geometry import (
 )
 
 Tensor = Any
+Times = dict[str, dict[int, float]]
+"""Seconds by what was run, then by its rows."""
 
 
 def timed(run: Callable[[], object], repeats: int = 5) -> float:
@@ -60,41 +62,44 @@ def gathered(x: Tensor, order: Tensor) -> None:
     x[order // SLOTS]
 
 
-def products_times() -> dict[str, Any]:
-    """TFLOP/s of each way of cutting, the library's, and what unpacking takes, by shape."""
-    found: dict[str, Any] = {}
+def products_times() -> Times:
+    """Each way of cutting, the library's, and unpacking, by shape; TFLOP/s are printed."""
+    found: Times = {}
     once = torch.ones(1, dtype=torch.int32, device="cuda")
     for name, (outputs, inputs, _) in {**QWEN, **NEMOTRON}.items():
         w = torch.randn(-(-outputs // 16) * 16, inputs, device="cuda").bfloat16()
         blocks = new_blocks(outputs, inputs, 4, "cuda").fill_(0x3C003C00)
         unpack = timed(partial(dequantize, blocks, 4, w, once))
         moved = w.numel() * 2 + blocks.numel() * 4
-        found[name] = {"unpack_us": unpack * 1e6, "unpack_gb_s": moved / unpack / 1e9}
+        found[f"{name} unpacked"] = {outputs: unpack}
         for rows in (2048, 4096, 512) if name == "gate_up" else (2048,):
             x = torch.randn(rows, inputs, device="cuda").bfloat16()
             out = torch.empty(rows, outputs, device="cuda", dtype=torch.bfloat16)
-            work = 2e-12 * rows * outputs * inputs
-            library = timed(partial(matmul, x, w, outputs))
-            rates = {"library": work / library}
+            taken = {"library": timed(partial(matmul, x, w, outputs))}
             for tiles in CUTS:
-                taken = timed(partial(multiply, x, w, out, tiles, programs()), 3)
-                rates[short(tiles)] = work / taken
-            found[name][rows] = rates
-            best = sorted((item for item in rates.items() if item[1] == item[1]), key=lambda item: -item[1])[:4]
-            told = f"unpack {unpack * 1e6:.0f} us ({moved / unpack / 1e9:.0f} GB/s), library {rates['library']:.0f}; "
-            told += ", ".join(f"{k} {v:.0f}" for k, v in best)
-            print(f"{name:9} {outputs} x {inputs} T {rows}: {told} TFLOP/s", flush=True)
+                taken[short(tiles)] = timed(partial(multiply, x, w, out, tiles, programs()), 3)
+            for way, time_of in taken.items():
+                found.setdefault(f"{name} {way}", {})[rows] = time_of
+            told = f"unpack {unpack * 1e6:.0f} us ({moved / unpack / 1e9:.0f} GB/s), "
+            told += fastest(taken, 2e-12 * rows * outputs * inputs, 5)
+            print(f"{name:9} {outputs} x {inputs} T {rows}: {told}", flush=True)
     return found
 
 
-def expert_times() -> dict[str, Any]:
-    """TFLOP/s of grouped products by way of cutting, and microseconds of what is around them."""
-    found: dict[str, Any] = {}
+def fastest(taken: dict[str, float], work: float, count: int) -> str:
+    """TFLOP/s of the fastest few that ran, and of the library where it is among them all."""
+    ran = sorted((seconds_of, way) for way, seconds_of in taken.items() if seconds_of == seconds_of)
+    shown = [item for at, item in enumerate(ran) if at < count or item[1] == "library"]
+    return ", ".join(f"{way} {work / seconds_of:.0f}" for seconds_of, way in shown) + " TFLOP/s"
+
+
+def expert_times() -> Times:
+    """Grouped products by way of cutting, and what is around them."""
+    found: Times = {}
     up = torch.randn(ENTRIES, 1856, HIDDEN, device="cuda").bfloat16()
     down = torch.randn(ENTRIES, HIDDEN, 1856, device="cuda").bfloat16()
     blocks = new_blocks(ENTRIES * 1856, HIDDEN, 4, "cuda").fill_(0x3C003C00)
     used = torch.ones(ENTRIES, dtype=torch.int32, device="cuda")
-    unpack = timed(partial(dequantize, blocks, 4, up, used))
     for rows in (2048, 4096):
         ids, weights = routes(rows)
         x = torch.randn(rows, HIDDEN, device="cuda").bfloat16()
@@ -103,39 +108,40 @@ def expert_times() -> dict[str, Any]:
         hidden = torch.randn(len(given), 1856, device="cuda").bfloat16()
         wide, narrow = torch.empty_like(given), torch.empty_like(hidden)
         out = torch.empty(rows, HIDDEN, device="cuda")
-        work = 2e-12 * rows * SLOTS * 1856 * HIDDEN
-        rates: dict[str, float] = {}
-        for tiles in EXPERT_CUTS:
-            table = sort_pairs(ids, ENTRIES, tiles.m)[3]
-            ways = (("up", given, up, narrow, True), ("down", hidden, down, wide, False))
-            for name, left, right, made, square in ways:
+        ways = (("up", given, up, narrow, True), ("down", hidden, down, wide, False))
+        for name, left, right, made, square in ways:
+            taken = {}
+            for tiles in EXPERT_CUTS:
+                table = sort_pairs(ids, ENTRIES, tiles.m)[3]
                 product = partial(multiply_groups, left, right, made, table, (0, ENTRIES), tiles, square)
-                taken = timed(product, 3)
-                rates[f"{name} {short(tiles)}"] = work / taken
-        around = {
-            "sort": timed(partial(sort_pairs, ids, ENTRIES, 128)),
-            "gather": timed(partial(gathered, x, order)),
-            "sum": timed(partial(sum_slots, wide, places, weights, out)),
-            "unpack one stack": unpack,
+                taken[short(tiles)] = timed(product, 3)
+                found.setdefault(f"experts {name} {short(tiles)}", {})[rows] = taken[short(tiles)]
+            told = fastest(taken, 2e-12 * rows * SLOTS * 1856 * HIDDEN, len(taken))
+            print(f"experts {name} T {rows}: {told}", flush=True)
+        around: dict[str, Callable[[], object]] = {
+            "sort": partial(sort_pairs, ids, ENTRIES, 128),
+            "gather": partial(gathered, x, order),
+            "sum": partial(sum_slots, wide, places, weights, out),
+            "unpack a stack": partial(dequantize, blocks, 4, up, used),
         }
-        found[str(rows)] = {"tflop_s": rates, "us": {name: t * 1e6 for name, t in around.items()}}
-        print(f"experts T {rows}: " + ", ".join(f"{k} {v:.0f}" for k, v in rates.items()) + " TFLOP/s")
-        print("  " + ", ".join(f"{k} {v * 1e6:.0f} us" for k, v in around.items()), flush=True)
+        for name, call in around.items():
+            found.setdefault(f"experts {name}", {})[rows] = timed(call)
+        print("  " + ", ".join(f"{name} {found[f'experts {name}'][rows] * 1e6:.0f} us" for name in around), flush=True)
     return found
 
 
-def layer_times(products: Products) -> dict[str, Any]:
-    """A Nemotron layer of experts: a prompt's milliseconds, a round's microseconds in a graph, and its parts."""
+def layer_times(products: Products) -> Times:
+    """A Nemotron layer of experts: packing, a prompt's rows, a round's in a graph, and its lists."""
     begun = time.perf_counter()
     card = torch.device("cuda")
     assembly = Assembly(products.weights, products, room(1, 4096), card, torch.bfloat16, "bfloat16")
     block = ExpertsBlock(assembly, LAYER, "m")
     torch.cuda.synchronize()
-    found: dict[str, Any] = {"loading_s": time.perf_counter() - begun}
-    print(f"packed 130 experts in {found['loading_s']:.1f} s", flush=True)
+    found: Times = {"layer packed": {ENTRIES: time.perf_counter() - begun}}
+    found |= {"layer of a prompt": {}, "layer of a round": {}, "lists of a round": {}}
     for rows in (32, 512, 2048, 4096):
         x = torch.randn(rows, HIDDEN, device="cuda").bfloat16()
-        found[f"prompt {rows}"] = timed(partial(block.prompt, x, None)) * 1e3
+        found["layer of a prompt"][rows] = timed(partial(block.prompt, x, None))
     for rows in (1, 2, 4, 8, 16, 32, 64):
         given = [torch.randn(rows, HIDDEN, device="cuda").bfloat16() for _ in range(12)]
 
@@ -143,15 +149,10 @@ def layer_times(products: Products) -> dict[str, Any]:
             for x in given:
                 block.decode(x, None)
 
-        found[f"round {rows}"] = seconds(captured(queue).replay) / len(given) * 1e6
+        found["layer of a round"][rows] = seconds(captured(queue).replay) / len(given)
     lists = [torch.empty(size, dtype=torch.int32, device="cuda") for size in (800, 512, 512)]
     for rows in (1, 8, 32):
-        ids = routes(rows)[0]
-
-        def items(ids: Tensor = ids) -> None:
-            for _ in range(20):
-                list_items(ids, *lists)
-
-        found[f"items {rows}"] = seconds(captured(items).replay) / 20 * 1e6
-    print(", ".join(f"{k} {v:.2f}" for k, v in found.items()) + " (prompt ms; round, items us)", flush=True)
+        found["lists of a round"][rows] = timed(partial(list_items, routes(rows)[0], *lists))
+    for name, times in found.items():
+        print(f"{name}: " + ", ".join(f"{rows} {t * 1e6:.0f}" for rows, t in times.items()) + " us", flush=True)
     return found
