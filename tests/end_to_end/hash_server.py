@@ -16,16 +16,19 @@ from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import Generation, StreamFactory
 from tensorfold.application.health import HealthService
+from tensorfold.application.markers import discover
 from tensorfold.application.measures import MeasureService
 from tensorfold.application.metering import Meter
 from tensorfold.application.ports.services import GrammarCompiler
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.ports.tokenizer import ChatTemplate
+from tensorfold.application.prompt_cache import PromptCache
 from tensorfold.application.replies import ReplyStats
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, HttpSettings, SamplingDefaults
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.families.plans import Dialect
+from tensorfold.domain.prompts.chunks import ChunkRule
 from tensorfold.domain.sampling import Sampling
 from tensorfold.entrypoints.http.access_log import AccessLog
 from tensorfold.entrypoints.http.limits import HttpLimits
@@ -40,6 +43,7 @@ LAW = HashLaw(vocabulary=512, salt=61, habit_share=0.9)
 TOKENIZER = FakeTokenizer(512)
 CONTEXT = 4096
 ANYWHERE = HttpSettings(port=0)
+_CHUNK, _LEAST = 64, 16
 PATIENCE_S = 60.0
 """How long a test waits for a fact before it calls it missing: far above what a loaded machine needs."""
 
@@ -142,16 +146,21 @@ def hash_server(
     ends: frozenset[int] | None = None,
     grammars: GrammarCompiler | None = None,
     dialect: Dialect | None = None,
+    keeps: int | None = None,
 ) -> Iterator[Place]:
     """Serve `model` on a free loopback port; stopped in the end, whatever happened.
 
     `max_tokens` is what a reply may have when its request does not say; `limits` are those of the load by default, and
-    `ends` the tokenizer's last id.
+    `ends` the tokenizer's last id. With `keeps` prompts are cut in small chunks at messages, and so many bytes of their
+    states are kept.
     """
     clock, counters = MachineClock(), Counters()
 
     def load() -> tuple[Engine, StreamFactory]:
         engine = Engine(model, settings, clock, sources=(CopySourceFactory(),), counters=counters, log=lines.append)
+        if keeps is not None:
+            rule = ChunkRule(_CHUNK, discover(template or FakeTemplate(), tokenizer), _LEAST)
+            engine.prompts = PromptCache(model, rule, keeps, log=lines.append)
         stop_ids = frozenset({tokenizer.end_id}) if ends is None else ends
         return engine, StreamFactory(
             context=context, max_tokens=max_tokens, stop_ids=stop_ids, token_bytes=tokenizer.token_bytes

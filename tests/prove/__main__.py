@@ -12,6 +12,7 @@ PARTS = {
     "recall": [sys.executable, "-m", "tests.prove.recall"],
     "conversations": [sys.executable, "-m", "tests.prove.conversations"],
     "grammar": [sys.executable, "-m", "tests.prove.grammar"],
+    "client": [sys.executable, "-m", "tests.prove.client"],
     "parity": [sys.executable, "-m", "tests.adapters.mlx.parity.live"],
     "families_parity": [sys.executable, "-m", "tests.adapters.mlx.parity.families"],
     "families": [sys.executable, "-m", "tests.prove.families"],
