@@ -10,12 +10,13 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 
+from tensorfold.entrypoints.cli import head_flags
 from tensorfold.entrypoints.settings import MOST_PARALLEL, integer, number
 
 STREAMS, TOKENS, RUNS, TOLERANCE = "1,2,4,8", 32, 1, 10.0
 MOST_STREAM_COUNTS = 16
 _MEASURING = ("streams", "tokens", "runs", "prompts", "json", "plots")
-_ENGINE = ("backend", "context")
+_ENGINE = ("backend", "context", "drafter", "drafter_bits", "mtp_drafts", "mtp_confidence")
 _FLAGS = {
     "measure": {"model", *_MEASURING, *_ENGINE},
     "--url": {"model", "url", "key", *_MEASURING},
@@ -55,6 +56,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
     measuring.add_argument("--prompts", metavar="FILE", help="prompts of your own, one JSON object a line")
     measuring.add_argument("--json", metavar="FILE", help="also write the result there, for --compare")
     measuring.add_argument("--plots", metavar="DIR", help="also draw the result there, as SVG")
+    head_flags.fill(parser.add_argument_group("draft heads"))
     server = parser.add_argument_group("a server")
     server.add_argument("--url", metavar="URL", help="measure the OpenAI-compatible server there instead, over HTTP")
     server.add_argument("--key", metavar="KEY", help="the server's API key")

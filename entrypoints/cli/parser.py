@@ -9,16 +9,13 @@ from typing import Any, NoReturn
 
 from tensorfold import __version__
 from tensorfold.domain.conversation import efforts
-from tensorfold.entrypoints.cli import bench, environment_help, info, later_flags, models, pull, update
+from tensorfold.entrypoints.cli import bench, environment_help, head_flags, info, later_flags, models, pull, update
 from tensorfold.entrypoints.settings import (
     CUDA_SLOTS,
-    DRAFTER_BITS,
     ENGINE,
-    HEADS,
     HTTP,
     MEMORY,
     MOST_GIB,
-    MOST_MTP_DRAFTS,
     MOST_PARALLEL,
     PROMPTS,
     SAMPLING,
@@ -202,7 +199,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         "--decode-share", type=number(0, 16), default=ENGINE.decode_share, metavar="X",
         help="part of a prompt slice's time that running replies get before the next slice",
     )  # fmt: skip
-    _heads(drafting)
+    head_flags.fill(drafting)
     drafting.add_argument(
         "--mlx-cache-gib", action=later_flags.Given, type=number(0, MOST_GIB), default=MEMORY.cache >> 30,
         metavar="GIB", help="freed buffers that MLX keeps for reuse, at most what the budget leaves it (MLX alone)",
@@ -241,28 +238,6 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     later_flags.fill(parser.add_argument_group("NVIDIA"), later_flags.NVIDIA)
 
 
-def _heads(drafting: argparse._ArgumentGroup) -> None:
-    drafting.add_argument(
-        "--drafter", default=HEADS.drafter, metavar="MODEL",
-        help="the draft model: auto (the family's own where it was pulled), none, a folder or a repository such as "
-        "owner/name or owner/name@revision",
-    )  # fmt: skip
-    drafting.add_argument(
-        "--drafter-bits", type=int, choices=DRAFTER_BITS, default=HEADS.drafter_bits,
-        help="bits that a draft model's matrices are rounded to as they are read; 0 leaves them as they are",
-    )  # fmt: skip
-    drafting.add_argument(
-        "--mtp-drafts", type=integer(0, MOST_MTP_DRAFTS), default=None, metavar="N",
-        help=f"most drafts a round of the model's own head, 0 to {MOST_MTP_DRAFTS}, 0 leaves it out; without it, what "
-        "its family publishes",
-    )  # fmt: skip
-    drafting.add_argument(
-        "--mtp-confidence", type=number(0, 1), default=None, metavar="P",
-        help="least probability that the model's own head must give a draft behind its first; without it, what its "
-        "family publishes",
-    )  # fmt: skip
-
-
 def _verify(parser: argparse.ArgumentParser) -> None:
     def run(flags: argparse.Namespace) -> int:
         from tensorfold.entrypoints.cli.verify import verify
@@ -273,3 +248,4 @@ def _verify(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="print the proof as one JSON object")
     parser.add_argument("--seed", type=integer(0, 2**63 - 1), default=1, help="seed of the sampled requests")
+    head_flags.fill(parser.add_argument_group("draft heads"))

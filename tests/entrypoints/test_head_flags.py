@@ -16,7 +16,7 @@ from tensorfold.domain.families.catalogue import GEMMA_26B, LLAMA, NEMOTRON, QWE
 from tensorfold.entrypoints.cli.head_lines import head_lines, head_words
 from tensorfold.entrypoints.cli.later_flags import refuse_flags
 from tensorfold.entrypoints.cli.parser import parse
-from tensorfold.entrypoints.settings import run_settings
+from tensorfold.entrypoints.settings import head_settings, run_settings
 from tests.fakes.hash_head import HashDrafter, HashHead
 from tests.fakes.hash_model import HashModel
 
@@ -48,6 +48,14 @@ def test_without_flags_what_is_published_holds() -> None:
 def test_flags_set_what_they_say() -> None:
     given = heads_of("--drafter", "a/b@main", "--drafter-bits", "0", "--mtp-drafts", "2", "--mtp-confidence", "0.7")
     assert given == DraftSettings("a/b@main", 0, 2, 0.7)
+
+
+@pytest.mark.parametrize("command", ["verify", "bench"])
+def test_a_proof_and_a_measurement_take_the_heads_that_a_server_would(command: str) -> None:
+    words = ("--drafter", "a/b@main", "--drafter-bits", "0", "--mtp-drafts", "2", "--mtp-confidence", "0.7")
+    assert head_settings(parse([command, "demo", *words])) == heads_of(*words)
+    with pytest.raises(RefusedError, match="--drafter is empty; give it"):
+        head_settings(parse([command, "demo", "--drafter", " "]))
 
 
 @pytest.mark.parametrize(
