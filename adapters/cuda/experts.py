@@ -45,17 +45,17 @@ class ExpertStack:
         self._launches: dict[tuple[int, int], tuple[ExpertLaunch, ExpertLaunch]] = {}
         products.count_room(max(self._at_once(stack) * _values(stack) for stack in (self._up, self._down)))
 
-    def decode(self, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
-        """Float32 [R, N] of a round's rows [R, K]: `ids` int32 [R, k] of entries, `weights` float32 [R, k]."""
+    def decode(self, x: Tensor, ids: Tensor, weights: Tensor, dtype: Any = torch.float32) -> Tensor:
+        """[R, N] in `dtype` of a round's rows [R, K]: `ids` int32 [R, k] of entries, `weights` float32 [R, k]."""
         x, slots = x.contiguous(), ids.shape[1]
-        out = torch.empty((len(x), self._down.matrix.outputs), dtype=torch.float32, device=x.device)
+        out = torch.empty((len(x), self._down.matrix.outputs), dtype=dtype, device=x.device)
         step = MOST_PAIRS // slots
         for start in range(0, len(x), step):
             part = slice(start, start + step)
             self._decode(x[part], ids[part], weights[part], out[part])
         return out
 
-    def prompt(self, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
+    def prompt(self, x: Tensor, ids: Tensor, weights: Tensor, dtype: Any = torch.float32) -> Tensor:
         """The same of a prompt's rows, in the prompt's arithmetic."""
         entries = len(self._up.blocks)
         tiles = self._products.expert_tiles()
@@ -65,7 +65,7 @@ class ExpertStack:
         made = self._grouped(self._up, rows, used, table, square)
         hidden = made if square else self._activated(made)
         down = self._grouped(self._down, hidden, used, table, False)
-        out = torch.empty((len(x), down.shape[1]), dtype=torch.float32, device=x.device)
+        out = torch.empty((len(x), down.shape[1]), dtype=dtype, device=x.device)
         sum_slots(down, places, weights, out)
         return out
 
@@ -80,7 +80,7 @@ class ExpertStack:
         addresses = self._up.blocks.data_ptr(), x.data_ptr(), made.data_ptr()
         up(*addresses, lists.data_ptr(), members[0].data_ptr(), *way)
         hidden = self._activated(made)
-        each = out.new_empty((pairs, self._down.matrix.outputs))
+        each = torch.empty((pairs, self._down.matrix.outputs), dtype=torch.float32, device=x.device)
         addresses = self._down.blocks.data_ptr(), hidden.data_ptr(), each.data_ptr()
         down(*addresses, lists.data_ptr(), members[1].data_ptr(), *way)
         combine(each, weights, out)

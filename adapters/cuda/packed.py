@@ -6,7 +6,7 @@ settled once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 from tensorfold.adapters.cuda.packing import new_blocks, pack_bf16, pack_codes, packed_width
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.stored_weights import Codes, Stored, Values
+from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.storage import Affine
 from tensorfold.kernels.cuda.affine_rows import Launch, Matrix
 
 Tensor = Any
 GROUPS = (64, 128)
 _WHOLE = 64
+_NUMBERS = Values(np.empty(0), "BF16")
 
 
 @dataclass(slots=True, eq=False)
@@ -51,9 +54,9 @@ def width_of(stored: Stored) -> int:
     return packed_width(stored.bits) if isinstance(stored, Codes) else 16
 
 
-def check_kind(path: str, stored: Stored, inputs: int) -> None:
+def check_kind(path: str, stored: Stored | Affine, inputs: int) -> None:
     """Raise RefusedError where no kernel reads a matrix that is stored so."""
-    if isinstance(stored, Codes) and stored.group not in GROUPS:
+    if isinstance(stored, Codes | Affine) and stored.group not in GROUPS:
         raise RefusedError(
             f"{path} is stored in groups of {stored.group} codes; the CUDA backend reads groups of 64 and 128: convert "
             "the checkpoint with a group size of 64."
@@ -63,6 +66,14 @@ def check_kind(path: str, stored: Stored, inputs: int) -> None:
             f"{path} has {inputs} inputs; the CUDA backend multiplies rows of a multiple of {_WHOLE}: run it with "
             "--backend mlx."
         )
+
+
+def refuse_unread(bound: Mapping[str, Bound]) -> None:
+    """Raise RefusedError, from headers alone, for matrices that no kernel reads as they are stored."""
+    for path, found in bound.items():
+        if found.slot.weight.rule == "matrix":
+            stored = found.storage if isinstance(found.storage, Affine) else _NUMBERS
+            check_kind(path, stored, found.slot.shape[-1])
 
 
 def pack_side_by_side(stored: Sequence[Stored], blocks: Tensor) -> None:

@@ -27,11 +27,13 @@ class ExpertsBlock:
         self._widen = products.linear(f"{path}.latent_up", wide=True) if plan.latent else None
         apart = plan.shared is not None and not self._experts.folded
         self._shared = SharedExpertBlock(assembly, plan.shared, f"{path}.shared") if apart and plan.shared else None
+        # What nothing is added to is rounded where it is summed.
+        self._summed = assembly.dtype if self._widen is None and self._shared is None else torch.float32
 
     def decode(self, x: Tensor, at: Rows | None) -> Tensor:
         """Rows of a round [R, D] to [R, D]."""
         ids, weights = self._choose.decode(x)
-        total = self._experts.decode(x if self._narrow is None else self._narrow.decode(x), ids, weights)
+        total = self._experts.decode(x if self._narrow is None else self._narrow.decode(x), ids, weights, self._summed)
         if self._widen is not None:
             total = self._widen.decode(total.to(x.dtype))
         return (total if self._shared is None else total + self._shared.decode(x)).to(x.dtype)
@@ -39,7 +41,7 @@ class ExpertsBlock:
     def prompt(self, x: Tensor, at: Chunk | None) -> Tensor:
         """Rows of a prompt [T, D] to [T, D]."""
         ids, weights = self._choose.prompt(x)
-        total = self._experts.prompt(x if self._narrow is None else self._narrow.prompt(x), ids, weights)
+        total = self._experts.prompt(x if self._narrow is None else self._narrow.prompt(x), ids, weights, self._summed)
         if self._widen is not None:
             total = self._widen.prompt(total.to(x.dtype))
         return (total if self._shared is None else total + self._shared.prompt(x)).to(x.dtype)

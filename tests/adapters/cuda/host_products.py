@@ -126,13 +126,14 @@ class HostExperts:
                 stacks[name] = np.concatenate([stacks[name], np.stack(parts)])
         self._stacks = {name: _tensor(stack) for name, stack in stacks.items()}
 
-    def decode(self, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
-        """Float32 [R, N] of rows [R, K], ids int32 [R, k] and weights float32 [R, k]."""
-        return torch.stack([self._row(*parts) for parts in zip(x.float(), ids.tolist(), weights, strict=True)])
+    def decode(self, x: Tensor, ids: Tensor, weights: Tensor, dtype: Any = torch.float32) -> Tensor:
+        """[R, N] in `dtype` of rows [R, K], ids int32 [R, k] and weights float32 [R, k]."""
+        made = [self._row(*parts) for parts in zip(x.float(), ids.tolist(), weights, strict=True)]
+        return torch.stack(made).to(dtype)
 
-    def prompt(self, x: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
+    def prompt(self, x: Tensor, ids: Tensor, weights: Tensor, dtype: Any = torch.float32) -> Tensor:
         """The same."""
-        return self.decode(x, ids, weights)
+        return self.decode(x, ids, weights, dtype)
 
     def _row(self, row: Tensor, ids: list[int], weights: Tensor) -> Tensor:
         total = torch.zeros(self._stacks["down"].shape[1])
