@@ -1,0 +1,248 @@
+"""A model's own head: one more decoder layer that reads a kept row and the token behind it, and drafts the next one.
+
+Entry i joins the row of position i with the embedding of token i + 1, so the last kept row waits until its token is
+known. Kept rows wait as well until a draft is asked for: the pass that drafts enters them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.adapters.cuda.assembly import Assembly
+from tensorfold.adapters.cuda.control import Table
+from tensorfold.adapters.cuda.decoder import Decoder
+from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
+from tensorfold.adapters.cuda.heads.head import Taps, copied_pages
+from tensorfold.adapters.cuda.heads.mtp_layers import MtpLayers
+from tensorfold.adapters.cuda.heads.mtp_passes import Chains, Entries, FirstRows, Graphs, Sizes, padded
+from tensorfold.adapters.cuda.lane_book import LaneEntry
+from tensorfold.adapters.cuda.rows import CONV_PAST, Chunk, Tensor
+from tensorfold.adapters.cuda.sampler import RowDraw
+from tensorfold.application.ports.target_model import Chain, HeadLimits, ProposeSpec
+from tensorfold.domain.drafting.head_chains import confident
+from tensorfold.domain.families.plans import MtpHead
+from tensorfold.domain.families.state import StateEntry
+
+MOST_DRAFTS = 8
+MOST_ROWS = 64
+"""Rows that lanes enter together in the pass that drafts; more are entered before it."""
+
+
+class MtpDrafts:
+    """A draft head made of a plan's `mtp` part, over the decoder's embedding and head. Raises RefusedError."""
+
+    def __init__(self, assembly: Assembly, decoder: Decoder, plan: MtpHead, *, graphs: bool = True) -> None:
+        room, device = assembly.room, assembly.device
+        self._plan, self._activation = plan, assembly.activation
+        self.layers = MtpLayers(assembly, decoder, plan)
+        self._width = decoder.plan.width
+        # A lane's kept rows wait here: those of two windows, so that a new window never meets one that still waits.
+        self.rows_each = 2 * room.width + 2
+        self.pool = torch.zeros((room.lanes * self.rows_each, self._width), dtype=assembly.dtype, device=device)
+        self.table = Table(room, device, [room.pages - 1])
+        self.width = room.width
+        shift = 1 if plan.positions == "token" else 0
+        nobody = room.lanes - 1
+        self._sizes = Sizes(MOST_DRAFTS, shift, room.width + 1, nobody, nobody * self.rows_each)
+        self._logits = DraftLogits(assembly, decoder.plan.head, plan.draft_ids)
+        self._graphs = Graphs(device, wanted=graphs)
+        self._chains: dict[int, Chains] = {}
+        self._entering: dict[int, FirstRows] = {}
+        self.limits = HeadLimits("chain", MOST_DRAFTS, plan.max_drafts, plan.min_confidence, plan.whole_run)
+
+    @property
+    def taps(self) -> frozenset[int]:
+        """The layer behind which its row is read."""
+        return frozenset({self._plan.tap.layer})
+
+    @property
+    def entries(self) -> tuple[StateEntry, ...]:
+        """Those of its layers, and the row that waits."""
+        hidden = StateEntry("mtp.hidden", "hidden", self._activation, (self._width,), rows="history")
+        return (*self.layers.entries, hidden)
+
+    @property
+    def tap(self) -> int:
+        """The tapped layer count."""
+        return self._plan.tap.layer
+
+    def open(self, entry: LaneEntry) -> MtpLane:
+        """Empty state of a lane, or of what stands beside a kept state."""
+        if entry.slot >= 0:
+            self.table.set(entry.slot, entry.pages)
+        return MtpLane(self, entry)
+
+    def move(self, moves: Tensor) -> None:
+        """Nothing: only kept rows enter, in their order."""
+
+    def propose(self, asked: Sequence[tuple[MtpLane, ProposeSpec]]) -> list[Chain | None]:
+        """Chains of several lanes, drafted side by side."""
+        ready = [(at, lane, spec) for at, (lane, spec) in enumerate(asked) if lane.ready]
+        answers: list[Chain | None] = [None] * len(asked)
+        if not ready:
+            return answers
+        if sum(lane.waiting for _, lane, _ in ready) > MOST_ROWS:
+            for _, lane, _ in ready:
+                lane.enter()
+        chains = self._chains_of(padded(len(ready)))
+        chains.start([lane.entries(spec) for _, lane, spec in ready])
+        depth = max(spec.depth for _, _, spec in ready)
+        for _ in range(depth - 1):
+            chains.step()
+        for _, lane, _ in ready:
+            lane.entered()
+        told = chains.told[:, :depth].cpu()
+        tokens, shares = told[0].tolist(), told[1].view(torch.float32).tolist()
+        for column, (at, _, spec) in enumerate(ready):
+            sure = [min(max(shares[step][column], 0.0), 1.0) for step in range(spec.depth)]
+            count = confident(sure, spec.min_confidence, whole_run=self.limits.whole_run)
+            answers[at] = Chain(tuple(tokens[step][column] for step in range(count)), tuple(sure[:count]))
+        return answers
+
+    def _chains_of(self, lanes: int) -> Chains:
+        if lanes not in self._chains:
+            self._chains[lanes] = Chains(
+                self.layers, self._logits, self.pool, self.table.device, self._sizes, lanes, self._graphs
+            )
+        return self._chains[lanes]
+
+    def enter(self, entries: Entries) -> None:
+        """Enter a lane's rows and draft nothing."""
+        rows = padded(len(entries.tokens))
+        if rows not in self._entering:
+            self._entering[rows] = FirstRows(self._sizes, rows, 1, self.table.device)
+        first = self._entering[rows]
+        first.send([entries])
+        self.layers.enter(self.layers.tapped(self.pool.index_select(0, first.sources)), first.rows, None)
+
+    def enter_span(self, lane: LaneEntry, first: int, tokens: Sequence[int], hidden: Tensor) -> None:
+        """Enter a prompt's entries: rows `hidden` [T, D] of the tapped residual, and the tokens behind them."""
+        device, count = self.pool.device, len(tokens)
+        start = first + self._sizes.shift
+        chunk = Chunk(
+            lane=lane.slot,
+            start=first,
+            count=count,
+            ids=torch.from_numpy(np.asarray(tokens, np.int32)).to(device),
+            positions=torch.arange(start, start + count, dtype=torch.int32, device=device),
+            table=self.table.device[lane.slot],
+            place=0,
+            tail=torch.full((CONV_PAST,), -1, dtype=torch.int32, device=device),
+            leave=(),
+        )
+        self.layers.prompt(self.layers.tapped(hidden), chunk)
+
+
+class MtpLane:
+    """`count` entries in the head's pages, and kept rows that wait: the last for its token, others to be entered."""
+
+    def __init__(self, head: MtpDrafts, entry: LaneEntry) -> None:
+        self._head, self._entry = head, entry
+        self._base = entry.slot * head.rows_each
+        self.count = 0
+        self._rows: list[int] = []  # flat rows of the pool that wait, in order
+        self._tokens: list[int] = []  # those behind them, the last one's missing
+        self._held: Tensor | None = None  # the row that waits, beside a kept state
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can draft."""
+        return bool(self._rows)
+
+    @property
+    def waiting(self) -> int:
+        """Kept rows that are not entered."""
+        return len(self._rows)
+
+    def absorb(self, tokens: tuple[int, ...], taps: Taps) -> None:
+        """Take in kept rows."""
+        stream = taps[self._head.tap]
+        if len(tokens) > self._head.width:
+            self._absorb_span(tokens, stream)
+            return
+        if len(self._rows) + len(tokens) > self._head.width:
+            self.enter()
+        start = self._rows[-1] + 1 if self._rows else self._base
+        if start + len(tokens) > self._base + self._head.rows_each:
+            self.enter()
+            start = self._base
+        self._head.pool[start : start + len(tokens)].copy_(stream)
+        self._tokens += tokens if self._rows else tokens[1:]
+        self._rows += range(start, start + len(tokens))
+
+    def _absorb_span(self, tokens: tuple[int, ...], stream: Tensor) -> None:
+        self.enter()
+        hidden, behind = stream[:-1], tokens[1:]
+        if self._rows:
+            hidden, behind = torch.cat([self._head.pool[self._rows[0] : self._rows[0] + 1], hidden]), tokens
+        self._head.enter_span(self._entry, self.count, behind, hidden)
+        self.count += len(behind)
+        self._wait(stream[-1])
+
+    def _wait(self, row: Tensor) -> None:
+        self._head.pool[self._base].copy_(row)
+        self._rows, self._tokens = [self._base], []
+
+    def enter(self) -> None:
+        """Enter the rows whose tokens are known."""
+        if self._tokens:
+            self._head.enter(Entries(self._entry.slot, self.count, self._tokens, self._rows[:-1]))
+            self.entered()
+
+    def entries(self, spec: ProposeSpec) -> Entries:
+        """What waits, with `spec.pending` behind the last row, and the draw of the token behind that."""
+        # The pending token stands one place behind the last entered row.
+        position = self.count + len(self._rows) + 1
+        draw = RowDraw(position, spec.sampling)
+        return Entries(self._entry.slot, self.count, [*self._tokens, spec.pending], list(self._rows), draw)
+
+    def entered(self) -> None:
+        """The rows whose tokens are known have been entered."""
+        self.count += len(self._tokens)
+        self._rows, self._tokens = self._rows[-1:], []
+
+    def propose(self, spec: ProposeSpec) -> Chain | None:
+        """A chain behind the pending token."""
+        return self._head.propose([(self, spec)])[0]
+
+    def fork(self, entry: LaneEntry) -> MtpLane:
+        """A copy for another entry with the same committed tokens."""
+        self.enter()
+        twin = self._head.open(entry)
+        twin.count = self.count
+        pairs = copied_pages(self._entry, entry, self.count)
+        for block in self._head.layers.keyed:
+            block.copy_pages(pairs)
+        row = self._waiting()
+        if row is not None:
+            if entry.slot >= 0:
+                twin._wait(row)
+            else:
+                twin._held = row.clone()
+        return twin
+
+    def _waiting(self) -> Tensor | None:
+        return self._head.pool[self._rows[-1]] if self._rows else self._held
+
+    def export(self) -> tuple[bytes, ...]:
+        """The buffers of its layers, and the row that waits."""
+        self.enter()
+        parts = [part for block in self._head.layers.keyed for part in block.export(self._entry.pages, self.count)]
+        row = self._waiting()
+        held = self._head.pool.new_zeros(self._head.pool.shape[1]) if row is None else row
+        return (*parts, held.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+
+    def load(self, parts: Sequence[bytes], length: int) -> None:
+        """Become the state behind `length` tokens. Raises ValueError on a wrong size."""
+        pool = self._head.pool
+        if len(parts[-1]) != pool.shape[1] * pool.element_size():
+            raise ValueError(f"a draft head's row of {len(parts[-1])} bytes; it has {pool.shape[1]} numbers")
+        self.count = max(0, length - 1)
+        for at, block in enumerate(self._head.layers.keyed):
+            block.load(self._entry.pages, parts[2 * at : 2 * at + 2], self.count)
+        if length:
+            row = torch.from_numpy(np.frombuffer(parts[-1], np.uint8).copy()).view(pool.dtype)
+            self._wait(torch.nan_to_num(row).to(pool.device))

@@ -1,0 +1,135 @@
+"""A model's own head on CUDA's blocks, run on the CPU: `python -m tests.adapters.cuda.heads.mtp_checks FAMILY`.
+
+It drafts what the float64 oracle drafts, whatever windows its rows came in.
+"""
+
+from __future__ import annotations
+
+import os
+
+if __name__ == "__main__":
+    os.environ["TRITON_INTERPRET"] = "1"
+
+    from tests.kernels.triton.quick import quicken
+
+    quicken()
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from tensorfold.adapters.cuda.heads.makers import mtp_head
+from tensorfold.adapters.cuda.model import CudaModel
+from tensorfold.application.ports.target_model import Chain, LaneWindow, ProposeSpec, RoundBatch, Span
+from tensorfold.domain.sampling import Sampling, draw
+from tensorfold.domain.windows import Window, chain, tree
+from tests.adapters.cuda.tiny_cuda import TinyCuda, tiny_cuda
+from tests.reference.reference_heads import mtp_logits
+from tests.reference.reference_model import ReferenceModel
+
+TOKENS = [3 + 37 * at % 250 for at in range(14)]
+GREEDY = Sampling()
+SAMPLED = Sampling(41, 0.9, 0, 0.95)
+
+
+def absorbed(model: CudaModel, tokens: list[int], *cuts: int) -> int:
+    """A lane behind a prompt that came in spans."""
+    lane = model.open(80)
+    at = 0
+    for cut in (*cuts, len(tokens)):
+        model.collect(model.prefill(lane, np.asarray(tokens, np.int64), Span(at, cut)))
+        at = cut
+    return lane
+
+
+def kept(model: CudaModel, lane: int, at: int, window: Window, path: tuple[int, ...]) -> None:
+    ticket = model.launch(RoundBatch((LaneWindow(lane, at, window, GREEDY),)))
+    model.collect(ticket)
+    model.keep(ticket, [path])
+
+
+def drafted(model: CudaModel, lane: int, pending: int, sampling: Sampling = GREEDY, depth: int = 4) -> Chain:
+    (answer,) = model.propose([ProposeSpec(lane, pending, depth, sampling)])
+    assert isinstance(answer, Chain)
+    return answer
+
+
+def check_a_chain_is_the_oracles(tiny: TinyCuda, model: CudaModel) -> None:
+    lane = absorbed(model, TOKENS[:-1], 5)
+    reference = ReferenceModel.load(tiny.folder, tiny.plan)
+    assert tiny.plan.mtp is not None
+    for sampling in (GREEDY, SAMPLED):
+        answer = drafted(model, lane, TOKENS[-1], sampling)
+        assert len(answer.tokens) == 4
+        for depth, token in enumerate(answer.tokens):
+            logits = mtp_logits(reference, TOKENS, answer.tokens[:depth])[-1]
+            assert draw(logits.astype(np.float32), len(TOKENS) + depth, sampling) == token
+            chances = np.exp((logits - logits.max()) / (sampling.temperature or 1.0))
+            np.testing.assert_allclose(answer.confidence[depth], chances[token] / chances.sum(), atol=2e-3)
+    assert drafted(model, lane, TOKENS[-1], SAMPLED) == drafted(model, lane, TOKENS[-1], SAMPLED)
+    model.close(lane)
+
+
+def check_how_rows_came_does_not_matter(tiny: TinyCuda, model: CudaModel) -> None:
+    whole, serial, other = (
+        absorbed(model, TOKENS[: 12 if at == 0 else 4], *cuts) for at, cuts in enumerate([(), (), (3,)])
+    )
+    for at in range(4, 12):
+        kept(model, serial, at, chain(TOKENS[at]), (0,))
+        if at % 3 == 0:
+            drafted(model, serial, TOKENS[at + 1])
+    kept(model, other, 4, chain(TOKENS[4], [TOKENS[5], 9, 8]), (0, 1))
+    kept(model, other, 6, tree(TOKENS[6], [1, TOKENS[7], 2, TOKENS[8]], [0, 0, 2, 2]), (0, 2, 4))
+    kept(model, other, 9, chain(TOKENS[9], TOKENS[10:12]), (0, 1, 2))
+    answers = [drafted(model, lane, TOKENS[12]) for lane in (whole, serial, other)]
+    assert answers[0].tokens == answers[1].tokens == answers[2].tokens
+    np.testing.assert_allclose(answers[1].confidence, answers[2].confidence, atol=1e-5)
+    held = model.fork(other)
+    assert model.propose([ProposeSpec(held, TOKENS[12], 2, GREEDY)]) == [None]  # it holds no slot
+    twin = model.resume(held, 80)
+    kept(model, twin, 12, chain(TOKENS[12]), (0,))
+    kept(model, other, 12, chain(TOKENS[12]), (0,))
+    assert drafted(model, twin, TOKENS[13]).tokens == drafted(model, other, TOKENS[13]).tokens
+    image = model.export(other)
+    model.close(whole)
+    restored = model.restore(image, 80)
+    assert drafted(model, restored, TOKENS[13]).tokens == drafted(model, other, TOKENS[13]).tokens
+    assert model.export(restored) == image
+    for lane in (serial, other, held, twin, restored):
+        model.close(lane)
+
+
+def check_lanes_draft_side_by_side_what_they_draft_alone(tiny: TinyCuda, model: CudaModel) -> None:
+    texts = [TOKENS[:7], TOKENS[3:12], TOKENS[2:5]]
+    lanes = [absorbed(model, text) for text in texts]
+    specs = [ProposeSpec(lane, 20 + at, 2 + at, SAMPLED) for at, lane in enumerate(lanes)]
+    alone = [model.propose([spec])[0] for spec in specs]
+    head = model.parts.head
+    together = head.propose([(model._heads[spec.lane], spec) for spec in specs])
+    assert [answer.tokens for answer in together] == [answer.tokens for answer in alone if isinstance(answer, Chain)]
+    for lane in lanes:
+        model.close(lane)
+
+
+def check_many_kept_rows_wait_without_being_lost(tiny: TinyCuda, model: CudaModel) -> None:
+    lane, text = absorbed(model, TOKENS[:3]), [3 + 11 * at % 200 for at in range(75)]
+    kept(model, lane, 3, chain(text[0], text[1:60]), tuple(range(60)))
+    kept(model, lane, 63, chain(text[60], text[61:70]), tuple(range(10)))
+    whole = absorbed(model, [*TOKENS[:3], *text[:70]])
+    assert drafted(model, lane, 5).tokens == drafted(model, whole, 5).tokens
+    model.close(lane)
+    model.close(whole)
+
+
+if __name__ == "__main__":
+    family = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        made = tiny_cuda(Path(folder), family)
+        assert made.plan.mtp is not None
+        loaded = made.model(streams=5, head=mtp_head(made.plan.mtp))
+        for name, check in list(vars().items()):
+            if name.startswith("check_"):
+                check(made, loaded)
+                print(name, flush=True)
