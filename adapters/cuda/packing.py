@@ -68,6 +68,9 @@ def _filled_up(rows: Tensor) -> Tensor:
 
 def _unpacked(words: Tensor, bits: int) -> Tensor:
     """Codes uint8 [N, K] of rows that are one little-endian stream of bits each."""
+    if 32 % bits == 0:
+        shifts = torch.arange(0, 32, bits, dtype=torch.int32, device=words.device)
+        return (words[..., None] >> shifts).bitwise_and_((1 << bits) - 1).to(torch.uint8).reshape(len(words), -1)
     units = words.reshape(len(words), -1, bits)  # 32 codes lie in `bits` whole words
     codes = torch.empty((len(words), units.shape[1], 32), dtype=torch.uint8, device=words.device)
     for code in range(32):
