@@ -63,6 +63,7 @@ class Lanes:
         self._release(live)
 
     def _release(self, live: Live) -> None:
+        self.prompts.closed(live.fill)
         try:
             self._model.close(live.lane)
         except Exception as fault:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from tensorfold.application.ports.target_model import (
     ModelIdentity,
     ModelLimits,
     Path,
+    PromptEndModel,
     ProposeSpec,
     RoundBatch,
     Span,
@@ -152,6 +154,13 @@ class PlantedHeads:
     def fork(self, lane: Lane) -> Lane:
         """As the port says."""
         copy = self.inner.fork(lane)
+        if lane in self._lanes:
+            self._lanes[copy] = replace(self._lanes[lane])
+        return copy
+
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        """As the port says, of a model that resumes from prompt ends."""
+        copy = cast(PromptEndModel, self.inner).resume(lane, capacity)
         if lane in self._lanes:
             self._lanes[copy] = replace(self._lanes[lane])
         return copy

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tensorfold.application.engine import Engine
+from tensorfold.application.kept_states import ForkSizes
 from tensorfold.application.memory_planning import PlannedMemory, widest_pass
 from tensorfold.application.ports.stores import SnapshotStore
 from tensorfold.application.ports.target_model import ModelIdentity, ModelLimits
@@ -19,6 +20,7 @@ from tensorfold.application.snapshots import SnapshotShelf
 from tensorfold.domain.families.device_limits import apple_generation
 from tensorfold.domain.families.state import StateEntry
 from tensorfold.domain.memory.budgets import gib
+from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.memory.plan import MemoryPlan
 from tensorfold.domain.prompts.chunks import ChunkRule
 from tensorfold.domain.prompts.family_chunk import CONTEXT, choose_chunk
@@ -73,6 +75,7 @@ class PromptKeeping:
         self._chosen = ""
         self._shelf: SnapshotShelf | None = None
         self._note = ""
+        self._ends = 0
         self.cache: PromptCache | None = None
 
     def plan(self, engine: Engine, memory: PlannedMemory) -> None:
@@ -84,11 +87,26 @@ class PromptKeeping:
     def keep(self, engine: Engine, memory: PlannedMemory) -> PromptCache:
         """Let the engine keep states of prompts that are planned, within what `memory` leaves idle."""
         model, rule, settings = engine.model, engine.prompts.rule, self._known.settings
+        if memory.pools is not None:
+            return self._keep_ends(engine, memory, memory.pools)
         budget = self._budget(memory)
         if budget and self._open is not None:
             whole = identity_words(model.identity, rule, model.limits)
             self._shelf = SnapshotShelf(self._open(model.identity.weights, whole, self._accepts), self._log)
         self.cache = PromptCache(model, rule, budget, slots=settings.slots, shelf=self._shelf, log=self._log)
+        engine.prompts = self.cache
+        return self.cache
+
+    def _keep_ends(self, engine: Engine, memory: PlannedMemory, pools: Room) -> PromptCache:
+        """Keep prompt ends in the pools that were planned for them: any page may be theirs until a stream needs it."""
+        found = memory.plan.footprint.pools
+        assert found is not None
+        sizes = ForkSizes(found.page, found.kept())
+        pages = pools.pages - 1 - pools.kept
+        budget = pools.kept * sizes.state + pages * sizes.page if pools.kept else 0
+        slots = min(self._known.settings.slots, pools.kept)
+        self._ends = pools.kept
+        self.cache = PromptCache(engine.model, engine.prompts.rule, budget, slots=slots, sizes=sizes, log=self._log)
         engine.prompts = self.cache
         return self.cache
 
@@ -101,6 +119,8 @@ class PromptKeeping:
         lines = [f"prompts: chunks of up to {rule.step} tokens{self._chosen}, cut {cut}"]
         if not self.cache.budget:
             return [*lines, "prompt cache: off"]
+        if self._ends:
+            return [*lines, f"prompt cache: up to {self._ends} prompt ends on the device, in pages no stream needs"]
         settings = self._known.settings
         kept = f"prompt cache: {gib(self.cache.budget)} in up to {settings.slots} states{self._note}"
         if self._shelf is None:

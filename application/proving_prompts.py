@@ -32,18 +32,20 @@ class PromptRows:
         self._engine = runner.scheduler.engine
         self._tell = tell
         self._shelf = shelf
+        self._before = self._engine.prompts
 
     def run(self, cases: Sequence[Case]) -> list[Row]:
         """One row a mode; none where the window has no room for two turns."""
         if self._runner.limits.context < _ROOM:
             return []
-        before = self._engine.prompts
+        before = self._before = self._engine.prompts
         try:
             self._keep(0)
             turns = [self._runner.serial(self._next_turn(case)) for case in cases]
             rows = [self._resumed(cases, turns)]
             return [*rows, self._restarted(cases, turns)] if self._shelf is not None else rows
         finally:
+            before.succeed(self._engine.prompts)
             self._engine.prompts = before
 
     def _resumed(self, cases: Sequence[Case], turns: Sequence[Case]) -> Row:
@@ -80,8 +82,11 @@ class PromptRows:
                 self._runner.compare(row, index, turn, read)
 
     def _keep(self, budget: int, shelf: SnapshotShelf | None = None) -> PromptCache:
-        self._engine.prompts = PromptCache(self._engine.model, RULE, budget, shelf=shelf)
-        return self._engine.prompts
+        made, old = PromptCache(self._engine.model, RULE, budget, shelf=shelf), self._engine.prompts
+        if old is not self._before:
+            made.succeed(old)
+        self._engine.prompts = made
+        return made
 
     def _next_turn(self, case: Case) -> Case:
         return Case((*case.prompt, *case.reply[:_SAID], *case.prompt), case.sampling)

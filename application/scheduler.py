@@ -570,7 +570,8 @@ class Scheduler:
         """When nothing runs, nothing may be held: stray lanes are named, closed and counted."""
         faults = []
         try:
-            lanes = () if self._live() else self.engine.model.lanes()
+            kept = self.engine.prompts.lanes()
+            lanes = () if self._live() else [lane for lane in self.engine.model.lanes() if lane not in kept]
         except Exception as fault:
             lanes = ()
             faults.append(f"the model cannot name its lanes: {fault!r}")

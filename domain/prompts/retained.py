@@ -8,7 +8,7 @@ would get by being read from its start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -64,12 +64,23 @@ def fits_plan(kept: NDArray[np.int32], starts: tuple[int, ...], ids: NDArray[np.
 class RetainedPrefixes(Generic[State]):
     """At most `budget` bytes in at most `slots` entries, beside PINNED pinned ones."""
 
-    def __init__(self, budget: int, slots: int = SLOTS) -> None:
-        """Raises ValueError for a limit below 0."""
+    def __init__(
+        self,
+        budget: int,
+        slots: int = SLOTS,
+        *,
+        measure: Callable[[Iterable[Prefix[State]]], int] | None = None,
+        dropped: Callable[[State], None] = lambda state: None,
+    ) -> None:
+        """`measure` tells what entries take together, where that is not the sum of their sizes; `dropped` is told of
+        every state that is kept no more. Raises ValueError for a limit below 0.
+        """
         if budget < 0 or slots < 0:
             raise ValueError(f"{budget} bytes in {slots} entries cannot be kept")
         self.budget = budget
         self._slots = slots
+        self._measure = measure
+        self._dropped = dropped
         self._entries: list[Prefix[State]] = []
         self._uses = 0
 
@@ -83,6 +94,8 @@ class RetainedPrefixes(Generic[State]):
     @property
     def size(self) -> int:
         """Bytes kept."""
+        if self._measure is not None:
+            return self._measure(self._entries)
         return sum(entry.size for entry in self._entries)
 
     def match(self, ids: NDArray[np.int32], plan: ChunkPlan) -> Prefix[State] | None:
@@ -98,7 +111,8 @@ class RetainedPrefixes(Generic[State]):
     def insert(self, entry: Prefix[State], keep: Prefix[State] | None = None) -> bool:
         """Keep a state, in place of one behind the same ids; others go to make room. False where it was refused.
 
-        Refused is what exceeds the budget by itself, or would take the place of `keep`, which stays.
+        Refused is what exceeds the budget by itself, or would take the place of `keep`, which stays. A refused state is
+        the caller's.
         """
         if entry.size > self.budget or (self._slots == 0 and not entry.pinned):
             return False
@@ -107,7 +121,7 @@ class RetainedPrefixes(Generic[State]):
             if same is keep:
                 return False
             entry.pinned = entry.pinned or same.pinned
-            self._entries.remove(same)
+            self._remove(same)
         self._uses += 1
         entry.used = self._uses
         self._entries.append(entry)
@@ -117,14 +131,18 @@ class RetainedPrefixes(Generic[State]):
     def take(self, entry: Prefix[State]) -> None:
         """Forget an entry; one that is not kept is fine."""
         if entry in self._entries:
-            self._entries.remove(entry)
+            self._remove(entry)
 
     def evict_one(self, keep: Prefix[State] | None = None) -> Prefix[State] | None:
         """Forget the entry that is missed least, never `keep`; None where nothing may go."""
         victim = self._victim([entry for entry in self._entries if entry is not keep])
         if victim is not None:
-            self._entries.remove(victim)
+            self._remove(victim)
         return victim
+
+    def _remove(self, entry: Prefix[State]) -> None:
+        self._entries.remove(entry)
+        self._dropped(entry.state)
 
     def _make_room(self, new: Prefix[State], keep: Prefix[State] | None) -> bool:
         while (overfull := self._overfull()) or self.size > self.budget:
@@ -134,7 +152,7 @@ class RetainedPrefixes(Generic[State]):
                 # Only what is in use is left beside it: the new entry gives way.
                 self._entries.remove(new)
                 return False
-            self._entries.remove(victim)
+            self._remove(victim)
         return True
 
     def _overfull(self) -> bool:

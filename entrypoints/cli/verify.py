@@ -45,7 +45,9 @@ def verify(flags: argparse.Namespace) -> int:
             notes = report_lines(checked, scheduler, settings.engine)
             for line in notes:
                 quiet(line)
-            shelf = shelves(Path(folder) / "states", checked, scheduler, container, quiet)
+            # States that stay on the device are never on the disk.
+            on_disk = scheduler.engine.model.limits.resume == "chunk"
+            shelf = shelves(Path(folder) / "states", checked, scheduler, container, quiet) if on_disk else None
             ends = checked.described.stop_ids
             grammars = container.grammars(checked.tokenizer, ends) if ends else None
             report = prove(scheduler, checked.tokenizer, quiet, flags.seed, record, shelf, grammars)

@@ -12,6 +12,7 @@ from tensorfold.application.admission import MemoryAdmission
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
+from tensorfold.application.kept_states import NO_SIZES, ForkSizes
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.prompt_cache import PromptCache
@@ -34,6 +35,8 @@ RULE = ChunkRule(48, Markers(frozenset({OPEN}), (OPEN, ASSISTANT)), 12)
 """Chunks of 12 to 48 ids."""
 MUCH = 1 << 20
 SAMPLED = Sampling(7, 1.0, 0, 0.95)
+DEFAULTS: dict[str, Any] = {"prefill_slice": 0, "resume": "chunk"}
+"""Of the models made here; a test may have its states kept on the device instead, with `resume` "prompt_end"."""
 
 
 @dataclass(slots=True)
@@ -81,6 +84,7 @@ def keeping(
     recorder: Recorder | None = None,
     on_landed: Callable[[float], None] = lambda gap_s: None,
     admission: MemoryAdmission | None = None,
+    sizes: ForkSizes = NO_SIZES,
 ) -> Iterator[Kept]:
     """A server that keeps `budget` bytes, as far as `admission` leaves it them; checked for leftovers at the end."""
     settings, counters, lines = settings or EngineSettings(), Counters(), list[str]()
@@ -88,7 +92,7 @@ def keeping(
 
     def load() -> tuple[Engine, StreamFactory]:
         engine = Engine(model, settings, used, sources=(CopySourceFactory(),), counters=counters, log=lines.append)
-        engine.prompts = PromptCache(model, rule, budget, slots=slots, shelf=shelf, log=lines.append)
+        engine.prompts = PromptCache(model, rule, budget, slots=slots, shelf=shelf, sizes=sizes, log=lines.append)
         if admission is not None:
             admission.retained = engine.prompts
         table = TokenBytes(BYTE_IDS)
@@ -115,7 +119,7 @@ def keeping(
 
 
 def model(salt: int = 1, **options: Any) -> ChunkyModel:
-    options = {"prefill_slice": 0} | options
+    options = DEFAULTS | options
     return ChunkyModel(law(salt), **options)
 
 

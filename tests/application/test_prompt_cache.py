@@ -1,4 +1,8 @@
-"""Kept states of prompts through the real scheduler: a resumed reply is the fresh one, and little is read again."""
+"""Kept states of prompts through the real scheduler: a resumed reply is the fresh one, and little is read again.
+
+Each test runs over states that are images in the host's memory and over states that are forks on the device; what is
+about the disk, over images alone.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.streams import Stream
 from tests.application.house import MachineClock, idle, read
 from tests.application.prompt_house import (
+    DEFAULTS,
     MUCH,
     RULE,
     SAMPLED,
@@ -34,6 +39,14 @@ from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.stores import FakeSnapshotStore
 from tests.fakes.wrapped_model import WrappedModel
+
+IMAGES = pytest.mark.parametrize("form", ["chunk"], indirect=True)
+
+
+@pytest.fixture(params=["chunk", "prompt_end"], autouse=True)
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(DEFAULTS, "resume", request.param)
+    return str(request.param)
 
 
 def conversation(seed: int, turns: int) -> list[list[int]]:
@@ -140,7 +153,7 @@ def test_a_prompt_that_is_given_up_at_any_cut_is_read_on_from_there(slice_rows: 
         while again.to_fill > 0:
             engine.fill(again)
         assert other.state(again.lane) == state
-        assert other.lanes() == (again.lane,)
+        assert set(other.lanes()) - engine.prompts.lanes() == {again.lane}
 
 
 def test_equal_prompts_at_once_are_read_once_and_draw_what_each_would_alone() -> None:
@@ -203,6 +216,7 @@ def test_a_foreground_prompt_does_not_wait_for_one_in_the_background() -> None:
 
 
 @pytest.mark.slow
+@IMAGES
 def test_a_restarted_server_resumes_what_the_one_before_kept() -> None:
     prompts, disk = conversation(12, 7), FakeSnapshotStore()
     expected = fresh(prompts)
@@ -220,6 +234,7 @@ def test_a_restarted_server_resumes_what_the_one_before_kept() -> None:
         assert cached(server.ask(other)) == RULE.plan(other).shared
 
 
+@IMAGES
 def test_a_spoilt_snapshot_is_passed_over_and_the_prompt_read() -> None:
     prompts, disk = conversation(13, 4), FakeSnapshotStore()
     with keeping(model(), shelf=SnapshotShelf(disk)) as server:
@@ -231,6 +246,7 @@ def test_a_spoilt_snapshot_is_passed_over_and_the_prompt_read() -> None:
     assert got.ids == fresh(prompts)[-1].ids and cached(got) == 0
 
 
+@IMAGES
 def test_states_of_another_model_on_disk_change_no_reply() -> None:
     prompts, disk = conversation(14, 4), FakeSnapshotStore()
     with keeping(model(salt=2), shelf=SnapshotShelf(disk)) as server:
@@ -241,6 +257,7 @@ def test_states_of_another_model_on_disk_change_no_reply() -> None:
     assert got.ids == fresh(prompts)[-1].ids and cached(got) == 0
 
 
+@IMAGES
 def test_a_full_disk_changes_nothing_but_the_disk() -> None:
     prompts, disk = conversation(15, 3), FakeSnapshotStore()
     disk.full = True
@@ -255,11 +272,11 @@ def test_a_budget_of_nothing_keeps_nothing_and_copies_nothing() -> None:
     with keeping(target, 0, shelf=SnapshotShelf(disk)) as server:
         assert [cached(server.ask(prompt)) for prompt in prompts] == [0, 0, 0]
         assert len(server.cache) == 0
-    assert target.exported == target.restored == 0 and not disk.held()
+    assert target.exported == target.restored == target.forked == target.resumed == 0 and not disk.held()
 
 
 class Failing(WrappedModel):
-    """`export` raises, and `restore` as often as `fails` says, with what it says."""
+    """No copy can be had without `exports`; none goes on as often as `fails` says, with what it says."""
 
     def __init__(self, inner: TargetModel, fails: Sequence[Exception] = (), exports: bool = True) -> None:
         super().__init__(inner)
@@ -274,6 +291,16 @@ class Failing(WrappedModel):
         if self.fails:
             raise self.fails.pop(0)
         return self.inner.restore(image, capacity)
+
+    def fork(self, lane: Lane) -> Lane:
+        if not self.exports:
+            raise MemoryError
+        return self.inner.fork(lane)
+
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        if self.fails:
+            raise self.fails.pop(0)
+        return super().resume(lane, capacity)
 
 
 def test_a_state_that_cannot_be_copied_is_not_kept_and_the_request_goes_on() -> None:
@@ -293,6 +320,7 @@ def test_a_state_that_cannot_be_restored_is_forgotten_and_the_prompt_read_from_i
     assert cached(got[1]) == 0
 
 
+@IMAGES
 def test_where_a_copy_has_no_room_beside_the_kept_state_the_kept_one_is_given_up() -> None:
     prompts = conversation(19, 2)
     with keeping(Failing(model(), [MemoryError()])) as server:
@@ -301,6 +329,7 @@ def test_where_a_copy_has_no_room_beside_the_kept_state_the_kept_one_is_given_up
     assert cached(got[1]) > 0
 
 
+@IMAGES
 def test_a_lane_that_is_not_there_leaves_the_kept_states_alone() -> None:
     prompts = conversation(20, 2)
     target = Failing(model(), [CapacityError("no lane")])
@@ -335,6 +364,7 @@ def test_the_record_is_told_where_each_prompt_resumed() -> None:
     assert heard.resumed == [cached(one) for one in got] and heard.resumed[-1] > 0
 
 
+@IMAGES
 @pytest.mark.slow
 def test_what_memory_asks_back_is_given_up_one_by_one_but_for_what_is_in_use() -> None:
     prompts = conversation(22, 6)
@@ -374,6 +404,7 @@ def test_ids_of_prompts_are_compared_and_not_their_hashes() -> None:
     assert first.ids.dtype == np.int32 and first.resumed == 0 and not engine.prompts.waits(first)
 
 
+@IMAGES
 def test_the_state_that_a_request_is_about_to_resume_is_spared_when_room_is_made_for_it() -> None:
     prompts = conversation(25, 5)
     with keeping(model()) as server:

@@ -15,10 +15,12 @@ from tests.fakes.hash_model import HashModel
 
 
 class ChunkyModel(HashModel):
-    """Remembers in a lane's state the start of each span of a prompt; `exported` and `restored` count images."""
+    """Remembers in a lane's state the start of each span of a prompt.
 
-    exported = 0
-    restored = 0
+    `exported` and `restored` count images, `forked` forks and `resumed` lanes that went on from one.
+    """
+
+    exported = restored = forked = resumed = 0
 
     def prefill(self, lane: Lane, ids: NDArray[np.int64], span: Span) -> Ticket:
         """As the port says."""
@@ -31,6 +33,16 @@ class ChunkyModel(HashModel):
         """As the port says."""
         self.exported += 1
         return super().export(lane)
+
+    def fork(self, lane: Lane) -> Lane:
+        """As the port says."""
+        self.forked += 1
+        return super().fork(lane)
+
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        """As the port says."""
+        self.resumed += 1
+        return super().resume(lane, capacity)
 
     def restore(self, image: LaneImage, capacity: int) -> Lane:
         """As the port says."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from tensorfold.application.ports.target_model import (
     LaneImage,
     Lattice,
     Path,
+    PromptEndModel,
     ProposeSpec,
     RoundBatch,
     Span,
@@ -120,6 +121,15 @@ class FaultyModel(WrappedModel):
         """As the port says, or as planted."""
         self._strike("fork", (lane,))
         copy = self.inner.fork(lane)
+        self._strike_after("fork", (lane,), lambda: self.inner.close(copy))
+        if lane in self._prompts:
+            self._prompts[copy] = self._prompts[lane]
+        return copy
+
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        """As the port says, or as planted at a fork."""
+        self._strike("fork", (lane,))
+        copy = cast(PromptEndModel, self.inner).resume(lane, capacity)
         self._strike_after("fork", (lane,), lambda: self.inner.close(copy))
         if lane in self._prompts:
             self._prompts[copy] = self._prompts[lane]

@@ -156,6 +156,14 @@ class HashModel:
         trail = self._trails[lane].copied() if self.audit else LaneTrail()
         return self._add(HashLane(source.state, source.capacity, source.length), trail)
 
+    @_noting
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        """A second lane with the same committed state and a capacity of its own."""
+        self._enter()
+        source = self._settled(lane, "resume")
+        trail = self._trails[lane].copied() if self.audit else LaneTrail()
+        return self._add(HashLane(source.state, capacity, source.length), trail)
+
     def lanes(self) -> tuple[Lane, ...]:
         """Every open lane."""
         return tuple(self._lanes)

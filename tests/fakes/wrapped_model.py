@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from tensorfold.application.ports.target_model import (
     ModelIdentity,
     ModelLimits,
     Path,
+    PromptEndModel,
     ProposeSpec,
     RoundBatch,
     Span,
@@ -57,6 +59,10 @@ class WrappedModel:
     def fork(self, lane: Lane) -> Lane:
         """As the port says."""
         return self.inner.fork(lane)
+
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        """As the port says, of a model that resumes from prompt ends."""
+        return cast(PromptEndModel, self.inner).resume(lane, capacity)
 
     def lanes(self) -> tuple[Lane, ...]:
         """As the port says."""
