@@ -84,7 +84,6 @@ class CudaBackend:
             facts,
             name=name,
             context=context,
-            max_streams=max_streams,
             pools=pools or room(max_streams, context),
             cache=self._cache,
             on_progress=on_progress,
