@@ -49,7 +49,7 @@ def _inverse(below, row, column, precision: tl.constexpr):
 
 @triton.jit
 def _parts(
-    mixed, gates, corrections, reads, scales, count, channels, heads, key_heads, blocks, key_width: tl.constexpr,
+    mixed, gates, corrections, reads, scales, count, channels, heads, key_heads, key_width: tl.constexpr,
     block: tl.constexpr, precision: tl.constexpr,
 ):  # fmt: skip
     number, head = tl.program_id(0), tl.program_id(1)
@@ -122,27 +122,44 @@ def _walk(
     tl.store(state + inner, now)
 
 
-def delta_scan(
-    state: Tensor, mixed: Tensor, gates: Tensor, out: Tensor, key_heads: int, *, part: int = 32, stages: int = 2,
-    warps: int = 4, precision: str = "tf32x3",
-) -> None:  # fmt: skip
-    """Gated delta rule over T rows of one lane.
+def delta_parts(
+    mixed: Tensor, gates: Tensor, key_heads: int, key_width: int, *, precision: str = "tf32x3", warps: int = 4
+) -> tuple[Tensor, Tensor, Tensor]:
+    """D and P of every block and head, [B, H, 64, 64] of `mixed`'s dtype, and four scales of its rows, [B, H, 64, 4].
 
-    `state` float32 [H, K, V] is read and becomes the one behind the rows; `mixed` [T, 2 * key_heads * K + H * V] and
-    `gates` float32 [T, H, 4] as `conv.delta_span` leaves them; `out` [T, H, V]. Scratch: 256 T H bytes of 2-byte rows.
-    `part`, `warps` and `precision` decide bits.
+    `mixed` [T, C] and `gates` float32 [T, H, 4] as `conv.delta_span` leaves them.
     """
-    heads, key_width, value_width = state.shape
     count, channels = mixed.shape
-    blocks = triton.cdiv(count, BLOCK)
+    heads, blocks = gates.shape[1], triton.cdiv(count, BLOCK)
     corrections, reads = (mixed.new_empty((blocks, heads, BLOCK, BLOCK)) for _ in range(2))
     scales = gates.new_empty((blocks, heads, BLOCK, 4))
     _parts[(blocks, heads)](
-        mixed, gates, corrections, reads, scales, count, channels, heads, key_heads, blocks, key_width, BLOCK,
-        precision, num_warps=4, enable_fp_fusion=True,
+        mixed, gates, corrections, reads, scales, count, channels, heads, key_heads, key_width, BLOCK, precision,
+        num_warps=warps, enable_fp_fusion=True,
     )  # fmt: skip
+    return corrections, reads, scales
+
+
+def delta_walk(
+    state: Tensor, mixed: Tensor, parts: tuple[Tensor, Tensor, Tensor], out: Tensor, key_heads: int, *, part: int = 32,
+    stages: int = 2, warps: int = 4,
+) -> None:  # fmt: skip
+    """Results `out` [T, H, V] and the state behind the rows, from the parts of all blocks."""
+    heads, key_width, value_width = state.shape
+    count, channels = mixed.shape
     part = min(part, value_width)
     _walk[(value_width // part, heads)](
-        state, mixed, corrections, reads, scales, out, count, channels, heads, key_heads, blocks, key_width,
-        value_width, part, BLOCK, stages, num_warps=warps, enable_fp_fusion=True,
+        state, mixed, *parts, out, count, channels, heads, key_heads, triton.cdiv(count, BLOCK), key_width, value_width,
+        part, BLOCK, stages, num_warps=warps, enable_fp_fusion=True,
     )  # fmt: skip
+
+
+def delta_scan(state: Tensor, mixed: Tensor, gates: Tensor, out: Tensor, key_heads: int) -> None:
+    """Gated delta rule over T rows of one lane.
+
+    `state` float32 [H, K, V] is read and becomes the one behind the rows; `mixed` [T, 2 * key_heads * K + H * V] and
+    `gates` float32 [T, H, 4] as `conv.delta_span` leaves them; `out` [T, H, V]. Scratch: 272 T H bytes beside 2-byte
+    rows.
+    """
+    parts = delta_parts(mixed, gates, key_heads, state.shape[1])
+    delta_walk(state, mixed, parts, out, key_heads)
