@@ -18,6 +18,8 @@ TAIL = 3
 _WIDE, _NARROW, _MANY_STREAMS = 64, 16, 8
 _LEAST_ROWS = 64
 _FACTORS = 8
+_WAITING = 2 * (_WIDE + 1)
+"""Kept rows of a lane that a draft head has not entered yet."""
 _DRAFTER = "drafter."
 STATES = 3
 """Places a lane has for its recurrent states: the committed one, the one a launch leaves, one for a launch ahead."""
@@ -131,5 +133,5 @@ def pool_sizes(entries: Sequence[StateEntry], activation: str, dtype: str = "bfl
 
 
 def _head_bytes(entry: StateEntry) -> int:
-    """Bytes of a buffer of fixed size, or of a window's rows with a page of slack."""
-    return entry.row_bytes * (-(-(entry.window + PAGE) // entry.per) if entry.per else 1)
+    """Bytes of a window's rows with a page of slack; of a fixed buffer for each row that may wait in it."""
+    return entry.row_bytes * (-(-(entry.window + PAGE) // entry.per) if entry.per else _WAITING)
