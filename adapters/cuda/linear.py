@@ -27,6 +27,16 @@ class Linear:
         self._products, self._parts, self.wide = products, parts, wide
         self.outputs = tuple(count for part in parts for count in part.outputs)
 
+    def among(self, spans: Sequence[tuple[int, int]]) -> Linear:
+        """The product with the outputs of half-open `spans` alone, side by side, over the same blocks.
+
+        Only of one matrix; a span begins a tile of 16 outputs, else ValueError. A span is a matrix of its own: its
+        bits may be others than those of the whole.
+        """
+        if len(self._parts) != 1:
+            raise ValueError(f"spans of {len(self._parts)} matrices side by side")
+        return Linear(self._products, [self._parts[0].among(start, stop) for start, stop in spans], self.wide)
+
     def decode(self, x: Tensor) -> Tensor:
         """Rows of a round, [R, K] to [R, N]: a row's bits are those it has alone."""
         x = x.contiguous()

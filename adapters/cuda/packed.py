@@ -14,7 +14,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
-from tensorfold.adapters.cuda.packing import new_blocks, pack_bf16, pack_codes, packed_width
+from tensorfold.adapters.cuda.packing import TILE, new_blocks, pack_bf16, pack_codes, packed_width, tiles_of
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.stored_weights import Codes, Stored, Values
 from tensorfold.domain.families.binding import Bound
@@ -36,6 +36,15 @@ class PackedMatrix:
     outputs: tuple[int, ...]
     bias: Tensor | None = None
     _launches: dict[tuple[int, bool], Launch] = field(default_factory=dict)
+
+    def among(self, start: int, stop: int) -> PackedMatrix:
+        """Outputs start to stop alone, over the same blocks; `start` begins a tile of 16."""
+        if start % TILE or not 0 <= start < stop <= self.matrix.outputs:
+            raise ValueError(f"outputs {start} to {stop} are not whole tiles of {TILE} of {self.matrix.outputs}")
+        tiles = slice(start // TILE, start // TILE + tiles_of(stop - start))
+        matrix = Matrix(stop - start, self.matrix.inputs, self.matrix.bits)
+        bias = None if self.bias is None else self.bias[start:stop]
+        return PackedMatrix(matrix, self.blocks[tiles], (stop - start,), bias)
 
     def launch(self, rows: Any, count: int, wide: bool) -> Launch:
         """The launch of `count` rows, as `rows` (see `products.RowLaunches`) makes it."""

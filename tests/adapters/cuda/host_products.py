@@ -5,7 +5,8 @@ The interface is that of `adapters/cuda/products.py`. A row's bits hang on that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +85,14 @@ class HostLinear:
         self._weight = _tensor(np.concatenate([as_float32(matrix.stored) for matrix in matrices]))
         biases = [np.zeros(m.shape[0], np.float32) if m.bias is None else m.bias for m in matrices]
         self._bias = _tensor(np.concatenate(biases))
+
+    def among(self, spans: Sequence[tuple[int, int]]) -> HostLinear:
+        """The outputs of half-open `spans` alone, side by side."""
+        made = copy(self)
+        made.outputs = tuple(stop - start for start, stop in spans)
+        made._weight = torch.cat([self._weight[start:stop] for start, stop in spans])
+        made._bias = torch.cat([self._bias[start:stop] for start, stop in spans])
+        return made
 
     def decode(self, x: Tensor) -> Tensor:
         """[R, K] to [R, N]."""

@@ -120,6 +120,24 @@ def check_a_table_and_a_tied_head_are_one_matrix() -> None:
     near(head.decode(rows(4, 2, 128)), rows(4, 2, 128).double().numpy() @ slots.exact("embedding").T)
 
 
+def check_spans_of_outputs_share_the_blocks_of_the_whole() -> None:
+    slots = StoredSlots()
+    slots.put("head", 90, 64, bits=5)
+    slots.biases["head"] = np.random.default_rng(3).standard_normal(90).astype(np.float32)
+    head = made(slots).linear("head")
+    some = head.among([(0, 20), (48, 90)])
+    x = rows(2, 3, 64)
+    assert some.outputs == (20, 42)
+    for whole, part in ((head.decode(x), some.decode(x)), (head.prompt(x), some.prompt(x))):
+        assert torch.equal(part, torch.cat([whole[:, :20], whole[:, 48:]], 1))
+    for spans in ([(8, 20)], [(80, 91)], [(16, 16)]):
+        try:
+            head.among(spans)
+        except ValueError:
+            continue
+        raise AssertionError(spans)
+
+
 def check_more_rows_than_a_launch_takes_are_several_launches() -> None:
     slots = StoredSlots()
     slots.put("w", 16, 64)
