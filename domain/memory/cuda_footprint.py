@@ -35,7 +35,7 @@ LAUNCH_ROWS = 400
 """Rows of all captured launches together: 1 to 16, then every eighth to 64."""
 _LAUNCHES = 22
 LAUNCH_LAYER = 64 << 10
-"""Bytes of a captured launch for each layer, its nodes and their arguments."""
+"""Bytes of a captured launch for each layer: 2.5 to 5 KiB a node, as on an H200 with torch 2.11, about 20 nodes."""
 CODE = 512 * MIB
 """Code of kernels and workspaces of libraries."""
 STACK = 256 * MIB

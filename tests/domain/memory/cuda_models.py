@@ -16,8 +16,8 @@ from tensorfold.domain.memory.cuda_budget import card_budget
 from tensorfold.domain.memory.cuda_footprint import cuda_footprint
 from tensorfold.domain.memory.plan import Footprint, MemoryPlan
 
-H200 = Card(150_109_880_320, 149_550_661_632, 124 * GIB)
-"""A card of 140 GB with nothing else on it."""
+H200 = Card(150_109_880_320, 149_557_477_376, 131_469_112 << 10)
+"""As it was read on one with nothing else on it."""
 SHARED = Card(120 * GIB, 20 * GIB, 112 * GIB, unified=True)
 """A machine of 120 GiB that its GPU shares."""
 
