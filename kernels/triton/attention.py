@@ -61,9 +61,19 @@ class Form:
         return self.tile // self.shared
 
     @property
+    def dims(self) -> int:
+        """Dims of a head in a product: no fewer than one takes, and a power of two."""
+        return padded(self.width)
+
+    @property
     def row_scratch(self) -> int:
         """Bytes of scratch that each row of a launch takes."""
         return 4 * self.heads * self.parts * (self.width + 2)
+
+
+def padded(width: int) -> int:
+    """The dims that a product takes for heads of `width`."""
+    return max(16, int(triton.next_power_of_2(width)))
 
 
 def form_of(heads: int, groups: int, width: int, window: int = 0, memory: int = 227 << 10) -> Form:
@@ -72,7 +82,7 @@ def form_of(heads: int, groups: int, width: int, window: int = 0, memory: int = 
     tile = max(64, triton.next_power_of_2(shared))
     parts = min(64, max(8, triton.next_power_of_2(128 // groups + 1) // 2))
     step = 32 if width > 128 else 64
-    buffer, query = 4 * step * width, 2 * tile * width
+    buffer, query = 4 * step * padded(width), 2 * tile * padded(width)
     stages = 3 if query + 2 * buffer + (8 << 10) <= memory else 2
     resident = 2 if 2 * (query + (stages - 1) * buffer + (8 << 10)) <= memory else 1
     return Form(heads, groups, width, window, tile, step, parts, 4, stages, resident)
@@ -127,6 +137,14 @@ def _slots(
 
 
 @triton.jit
+def held(rows, dim, width: tl.constexpr):
+    """The mask of a block [rows, dims] of which a head has the first `width` dims."""
+    if width == dim.shape[0]:
+        return rows[:, None]
+    return rows[:, None] & (dim < width)[None, :]
+
+
+@triton.jit
 def absorbed(score, v, top, weights, acc, factor):
     """An online softmax over one more key tile: greatest score, sum of weights and mix of values of every row.
 
@@ -144,14 +162,14 @@ def absorbed(score, v, top, weights, acc, factor):
 @triton.jit
 def _part(
     query, key_pages, value_pages, table, lanes, lengths, committed, path, plan, most, total, mixed, factor, window,
-    most_pages, most_path, heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, windowed: tl.constexpr,
-    tile: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+    most_pages, most_path, heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr,
+    windowed: tl.constexpr, tile: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
     stages: tl.constexpr,
 ):  # fmt: skip
     shared: tl.constexpr = heads // groups
     ends = tl.load(plan + tl.arange(0, block))
     units = tl.max(ends, 0)
-    pair, dim, key = tl.arange(0, tile), tl.arange(0, width), tl.arange(0, step)
+    pair, dim, key = tl.arange(0, tile), tl.arange(0, dims), tl.arange(0, step)
     for unit in range(tl.program_id(0), units, tl.num_programs(0)):
         run = tl.sum((ends <= unit).to(tl.int32), 0)
         within = unit - tl.max(tl.where(ends <= unit, ends, 0), 0)
@@ -181,10 +199,10 @@ def _part(
         steps = shared_steps + own_steps * tl.load(plan + 7 * block + top_row)
         own_steps = tl.maximum(own_steps, 1)
         at_head = row.to(tl.int64) * heads + group * shared + pair % shared
-        q = tl.load(query + at_head[:, None] * width + dim[None, :], mask=real[:, None], other=0.0)
+        q = tl.load(query + at_head[:, None] * width + dim[None, :], mask=held(real, dim, width), other=0.0)
         top = tl.full([tile], float("-inf"), tl.float32)
         weights = tl.zeros([tile], tl.float32)
-        acc = tl.zeros([tile, width], tl.float32)
+        acc = tl.zeros([tile, dims], tl.float32)
         place, leaf, end = _slots(
             0, steps, shared_steps, own_steps, low, own_low, limit, leaves, lengths, before, path, pages, most_path,
             step,
@@ -194,8 +212,9 @@ def _part(
             tile_at = tl.where(at >= shared_steps, own_low + own % own_steps * step, low + at * step)
             position = tile_at + key
             offset = (place.to(tl.int64) * groups + group) * width
-            k = tl.load(key_pages + offset[:, None] + dim[None, :], mask=(position < end)[:, None], other=0.0)
-            v = tl.load(value_pages + offset[:, None] + dim[None, :], mask=(position < end)[:, None], other=0.0)
+            there = held(position < end, dim, width)
+            k = tl.load(key_pages + offset[:, None] + dim[None, :], mask=there, other=0.0)
+            v = tl.load(value_pages + offset[:, None] + dim[None, :], mask=there, other=0.0)
             reach = tl.where(server == tl.where(at >= shared_steps, leaf, server), length, 0)
             seen = position[None, :] < reach[:, None]
             if windowed:
@@ -212,7 +231,7 @@ def _part(
         to = at_head * parts + part - part_low
         tl.store(most + to, top, mask=kept)
         tl.store(total + to, weights, mask=kept)
-        tl.store(mixed + to[:, None] * width + dim[None, :], acc, mask=kept[:, None])
+        tl.store(mixed + to[:, None] * width + dim[None, :], acc, mask=held(kept, dim, width))
 
 
 @triton.jit
@@ -231,12 +250,13 @@ def _merge(
     highest = tl.max(top, 0)
     share = tl.exp2((top - tl.where(highest == float("-inf"), 0.0, highest)) * factor)
     weights = tl.sum(share * tl.load(total + at, mask=there, other=0.0), 0)
-    part_mix = tl.load(mixed + at[:, None] * width + dim[None, :], mask=there[:, None], other=0.0)
+    inside = dim < width
+    part_mix = tl.load(mixed + at[:, None] * width + dim[None, :], mask=there[:, None] & inside[None, :], other=0.0)
     result = tl.sum(part_mix * share[:, None], 0) / weights
     if gated:
-        opened = tl.load(gate + row * gate_row + head * gate_head + dim).to(tl.float32)
+        opened = tl.load(gate + row * gate_row + head * gate_head + dim, mask=inside, other=0.0).to(tl.float32)
         result = result / (1.0 + tl.exp(-opened))
-    tl.store(out + (row * heads + head) * width + dim, result.to(out.dtype.element_ty))
+    tl.store(out + (row * heads + head) * width + dim, result.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -275,10 +295,10 @@ def attend_rows(
     _part[(programs,)](
         query, key_pages, value_pages, table, lanes, lengths, committed, path, scratch.plan, scratch.most,
         scratch.total, scratch.mixed, factor, form.window, table.shape[1], path.shape[1], heads, form.groups, width,
-        form.window > 0, form.tile, form.per_tile, form.parts, form.step, block, form.stages, num_warps=form.warps,
+        form.dims, form.window > 0, form.tile, form.per_tile, form.parts, form.step, block, form.stages, num_warps=form.warps,
     )  # fmt: skip
-    slice_ = min(width, 128)
-    _merge[(rows, heads, width // slice_)](
+    slice_ = min(form.dims, 128)
+    _merge[(rows, heads, form.dims // slice_)](
         scratch.most, scratch.total, scratch.mixed, lengths, query if gate is None else gate, out, factor, form.window,
         *gate_at, heads, width, form.window > 0, form.parts, form.step, gate is not None, slice_, num_warps=4,
     )  # fmt: skip

@@ -11,6 +11,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.attention import held, padded
+
 Tensor = Any
 _PAGE = tl.constexpr(512)
 
@@ -18,9 +20,9 @@ _PAGE = tl.constexpr(512)
 @triton.jit
 def _move(
     moves, table, key_pages, value_pages, count, most_pages, groups: tl.constexpr, width: tl.constexpr,
-    block: tl.constexpr,
+    dims: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    group, dim = tl.program_id(0), tl.arange(0, width)
+    group, dim = tl.program_id(0), tl.arange(0, dims)
     for first in range(0, count, block):
         move = first + tl.arange(0, block)
         real = move < count
@@ -32,11 +34,11 @@ def _move(
         target_page = tl.load(pages + target // _PAGE, mask=real, other=0).to(tl.int64)
         read = ((source_page * _PAGE + source % _PAGE) * groups + group) * width
         written = ((target_page * _PAGE + target % _PAGE) * groups + group) * width
-        keys = tl.load(key_pages + read[:, None] + dim[None, :], mask=real[:, None])
-        values = tl.load(value_pages + read[:, None] + dim[None, :], mask=real[:, None])
+        keys = tl.load(key_pages + read[:, None] + dim[None, :], mask=held(real, dim, width))
+        values = tl.load(value_pages + read[:, None] + dim[None, :], mask=held(real, dim, width))
         tl.debug_barrier()
-        tl.store(key_pages + written[:, None] + dim[None, :], keys, mask=real[:, None])
-        tl.store(value_pages + written[:, None] + dim[None, :], values, mask=real[:, None])
+        tl.store(key_pages + written[:, None] + dim[None, :], keys, mask=held(real, dim, width))
+        tl.store(value_pages + written[:, None] + dim[None, :], values, mask=held(real, dim, width))
         tl.debug_barrier()
 
 
@@ -47,5 +49,15 @@ def move_keys(moves: Tensor, table: Tensor, key_pages: Tensor, value_pages: Tens
     """
     groups, width = key_pages.shape[2:]
     _move[(groups,)](
-        moves, table, key_pages, value_pages, moves.shape[0], table.shape[1], groups, width, 16, num_warps=4
+        moves,
+        table,
+        key_pages,
+        value_pages,
+        moves.shape[0],
+        table.shape[1],
+        groups,
+        width,
+        padded(width),
+        16,
+        num_warps=4,
     )

@@ -48,30 +48,31 @@ class HeadForm:
 
 
 @triton.jit
-def _normed(source, dim, weight, scale, kind, has_norm: tl.constexpr):
-    value = tl.load(source + dim).to(tl.float32)
+def _normed(source, dim, inside, weight, scale, kind, has_norm: tl.constexpr):
+    value = tl.load(source + dim, mask=inside, other=0.0).to(tl.float32)
     if has_norm:
-        value = (value * scale * tl.load(weight + dim).to(tl.float32)).to(kind).to(tl.float32)
+        value = (value * scale * tl.load(weight + dim, mask=inside, other=0.0).to(tl.float32)).to(kind).to(tl.float32)
     return value
 
 
 @triton.jit
 def _head(
-    source, position, weight, eps, turns, factor, width: tl.constexpr, pairs: tl.constexpr, interleaved: tl.constexpr,
+    source, position, weight, eps, turns, factor, width: tl.constexpr, dims: tl.constexpr, pairs: tl.constexpr, interleaved: tl.constexpr,
     has_norm: tl.constexpr,
 ):  # fmt: skip
     """One head [D] in float32, normed and turned."""
-    dim = tl.arange(0, width)
+    dim = tl.arange(0, dims)
+    inside = dim < width
     kind = source.dtype.element_ty
     scale = 1.0
     if has_norm:
-        raw = tl.load(source + dim).to(tl.float32)
+        raw = tl.load(source + dim, mask=inside, other=0.0).to(tl.float32)
         scale = 1.0 / tl.sqrt(tl.sum(raw * raw, 0) / width + eps)
-    value = _normed(source, dim, weight, scale, kind, has_norm)
+    value = _normed(source, dim, inside, weight, scale, kind, has_norm)
     if pairs > 0:
         _, partner = pair_of(dim, pairs, interleaved)
         partner = tl.where(dim < 2 * pairs, partner, dim)
-        other = _normed(source, partner, weight, scale, kind, has_norm)
+        other = _normed(source, partner, inside, weight, scale, kind, has_norm)
         value = turned(value, other, dim, position, turns, factor, pairs, interleaved)
     return value
 
@@ -80,18 +81,21 @@ def _head(
 def _place(
     projected, positions, slots, table, q_weight, k_weight, turns, key_pages, value_pages, query, lanes, lengths,
     committed, path, plan, rows, start, most_pages, most_path, window, q_eps, k_eps, factor, heads: tl.constexpr,
-    groups: tl.constexpr, width: tl.constexpr, gated: tl.constexpr, pairs: tl.constexpr, interleaved: tl.constexpr,
+    groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr, gated: tl.constexpr, pairs: tl.constexpr, interleaved: tl.constexpr,
     q_norm: tl.constexpr, k_norm: tl.constexpr, of_rows: tl.constexpr, windowed: tl.constexpr, per_tile: tl.constexpr,
     parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(1).to(tl.int64), tl.program_id(0)
     each: tl.constexpr = 2 * width if gated else width
-    dim = tl.arange(0, width)
+    dim = tl.arange(0, dims)
+    inside = dim < width
     source = projected + row * (heads * each + 2 * groups * width)
     if head < heads:
         position = tl.load(positions + row)
-        value = _head(source + head * each, position, q_weight, q_eps, turns, factor, width, pairs, interleaved, q_norm)
-        tl.store(query + (row * heads + head) * width + dim, value.to(query.dtype.element_ty))
+        value = _head(
+            source + head * each, position, q_weight, q_eps, turns, factor, width, dims, pairs, interleaved, q_norm
+        )
+        tl.store(query + (row * heads + head) * width + dim, value.to(query.dtype.element_ty), mask=inside)
     elif head < heads + 2 * groups:
         if of_rows:
             slot = tl.load(slots + row)
@@ -105,11 +109,11 @@ def _place(
         at = ((page * _PAGE + slot % _PAGE) * groups + group) * width + dim
         if head < heads + groups:
             position = tl.load(positions + row)
-            key = _head(source, position, k_weight, k_eps, turns, factor, width, pairs, interleaved, k_norm)
-            tl.store(key_pages + at, _finite(key).to(key_pages.dtype.element_ty))
+            key = _head(source, position, k_weight, k_eps, turns, factor, width, dims, pairs, interleaved, k_norm)
+            tl.store(key_pages + at, _finite(key).to(key_pages.dtype.element_ty), mask=inside)
         else:
-            value = tl.load(source + dim).to(tl.float32)
-            tl.store(value_pages + at, _finite(value).to(value_pages.dtype.element_ty))
+            value = tl.load(source + dim, mask=inside, other=0.0).to(tl.float32)
+            tl.store(value_pages + at, _finite(value).to(value_pages.dtype.element_ty), mask=inside)
     elif of_rows:  # noqa: SIM102 (a compile-time choice, then one program's)
         if row == 0:
             plan_rows(
@@ -161,7 +165,7 @@ def _launch(
         projected if head.q_norm is None else head.q_norm, projected if head.k_norm is None else head.k_norm,
         projected if head.turns is None else head.turns, key_pages, value_pages, query, lanes, lengths, committed, path,
         plan, grid[1], start, table.shape[-1], path.shape[-1], form.window, head.q_eps, head.k_eps, head.factor,
-        form.heads, form.groups, form.width, head.gated, head.pairs, head.interleaved, head.q_norm is not None,
+        form.heads, form.groups, form.width, form.dims, head.gated, head.pairs, head.interleaved, head.q_norm is not None,
         head.k_norm is not None, block > 0, form.window > 0, form.per_tile, form.parts, form.step, max(block, 16),
         num_warps=warps,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.attention import LOG2_E, PAGE, absorbed
+from tensorfold.kernels.triton.attention import LOG2_E, absorbed, held, padded
 
 Tensor = Any
 
@@ -46,13 +46,17 @@ def prompt_form(width: int, memory: int = 227 << 10) -> PromptForm:
 @triton.jit
 def _step(
     first, page, q, key_pages, value_pages, top, weights, acc, position, factor, group, window, groups: tl.constexpr,
-    width: tl.constexpr, windowed: tl.constexpr, step: tl.constexpr, masked: tl.constexpr,
+    width: tl.constexpr, dims: tl.constexpr, windowed: tl.constexpr, step: tl.constexpr, masked: tl.constexpr,
 ):  # fmt: skip
-    key, dim = tl.arange(0, step), tl.arange(0, width)
-    start = ((page.to(tl.int64) * PAGE + first % PAGE) * groups + group) * width
+    key, dim = tl.arange(0, step), tl.arange(0, dims)
+    start = ((page.to(tl.int64) * 512 + first % 512) * groups + group) * width
     at = key[:, None] * (groups * width) + dim[None, :]
-    k = tl.load(key_pages + start + at)
-    v = tl.load(value_pages + start + at)
+    if width == dims:
+        k, v = tl.load(key_pages + start + at), tl.load(value_pages + start + at)
+    else:
+        inside = (dim < width)[None, :]
+        k = tl.load(key_pages + start + at, mask=inside, other=0.0)
+        v = tl.load(value_pages + start + at, mask=inside, other=0.0)
     score = tl.dot(q, tl.trans(k))
     if masked:
         seen = first + key[None, :] <= position[:, None]
@@ -65,45 +69,45 @@ def _step(
 @triton.jit
 def _span(
     query, key_pages, value_pages, pages, gate, out, factor, start, rows, window, gate_row, gate_head,
-    heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, windowed: tl.constexpr, gated: tl.constexpr,
-    tile: tl.constexpr, step: tl.constexpr, stages: tl.constexpr, parted: tl.constexpr,
+    heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr, windowed: tl.constexpr,
+    gated: tl.constexpr, tile: tl.constexpr, step: tl.constexpr, stages: tl.constexpr, parted: tl.constexpr,
 ):  # fmt: skip
     head = tl.program_id(0)
     group = head // (heads // groups)
     opens = (tl.num_programs(1) - 1 - tl.program_id(1)) * tile  # the longest tiles first
-    row, dim = opens + tl.arange(0, tile), tl.arange(0, width)
+    row, dim = opens + tl.arange(0, tile), tl.arange(0, dims)
     real, position = row < rows, start + row
     at = (row.to(tl.int64) * heads + head) * width
-    q = tl.load(query + at[:, None] + dim[None, :], mask=real[:, None], other=0.0)
+    q = tl.load(query + at[:, None] + dim[None, :], mask=held(real, dim, width), other=0.0)
     end = start + tl.minimum(opens + tile, rows)
     low = 0
     if windowed:
         low = tl.maximum(start + opens + 1 - window, 0) // step * step
     top = tl.full([tile], float("-inf"), tl.float32)
     weights = tl.zeros([tile], tl.float32)
-    acc = tl.zeros([tile, width], tl.float32)
-    page = tl.load(pages + low // PAGE)
+    acc = tl.zeros([tile, dims], tl.float32)
+    page = tl.load(pages + low // 512)
     if parted and not windowed:
         whole = (start + opens + 1) // step * step
         for first in tl.range(low, whole, step, num_stages=stages):
             top, weights, acc = _step(
                 first, page, q, key_pages, value_pages, top, weights, acc, position, factor, group, window, groups,
-                width, windowed, step, False,
+                width, dims, windowed, step, False,
             )  # fmt: skip
-            page = tl.load(pages + (first + step) // PAGE, mask=first + step < end, other=0)
+            page = tl.load(pages + (first + step) // 512, mask=first + step < end, other=0)
         low = whole
     for first in tl.range(low, end, step, num_stages=stages):
         top, weights, acc = _step(
             first, page, q, key_pages, value_pages, top, weights, acc, position, factor, group, window, groups, width,
-            windowed, step, True,
+            dims, windowed, step, True,
         )  # fmt: skip
-        page = tl.load(pages + (first + step) // PAGE, mask=first + step < end, other=0)
-    result = acc / weights[:, None]
+        page = tl.load(pages + (first + step) // 512, mask=first + step < end, other=0)
+    result = acc / tl.maximum(weights, 1e-30)[:, None]  # a row behind the span may have seen nothing
     if gated:
         gate_at = row.to(tl.int64) * gate_row + head * gate_head
-        opened = tl.load(gate + gate_at[:, None] + dim[None, :], mask=real[:, None], other=0.0).to(tl.float32)
+        opened = tl.load(gate + gate_at[:, None] + dim[None, :], mask=held(real, dim, width), other=0.0).to(tl.float32)
         result = result / (1.0 + tl.exp(-opened))
-    tl.store(out + at[:, None] + dim[None, :], result.to(out.dtype.element_ty), mask=real[:, None])
+    tl.store(out + at[:, None] + dim[None, :], result.to(out.dtype.element_ty), mask=held(real, dim, width))
 
 
 def attend_span(
@@ -119,6 +123,6 @@ def attend_span(
     rows, heads, width = query.shape
     _span[(heads, triton.cdiv(rows, form.tile))](
         query, key_pages, value_pages, pages, query if gate is None else gate, out, scale * LOG2_E, start, rows, window,
-        *gate_at, heads, key_pages.shape[2], width, window > 0, gate is not None, form.tile, form.step, form.stages,
+        *gate_at, heads, key_pages.shape[2], width, padded(width), window > 0, gate is not None, form.tile, form.step, form.stages,
         form.parted, num_warps=form.warps,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from tensorfold.kernels.triton.move_keys import move_keys
 from tensorfold.kernels.triton.place_rows import HeadForm, place_rows, place_span
 from tensorfold.kernels.triton.prompt_attention import attend_span, prompt_form
 
-WIDTHS = (16, 32, 64, 128, 256)
+WIDEST, EVEN = 256, 8
 _ON_HOST = (8, 227 << 10)
 
 
@@ -107,9 +107,10 @@ def _refuse(plan: Attention, path: str) -> None:
     unread = plan.softcap or plan.values_from_keys or plan.v_norm is not None
     if unread or any(norm.layer or not norm.weight or norm.groups != 1 for norm in norms):
         raise RefusedError(f"The CUDA backend has no attention of this form yet ({path}); update TensorFold.")
-    if plan.head_dim not in WIDTHS:
-        widths = ", ".join(map(str, WIDTHS))
-        raise RefusedError(f"{path} has heads of {plan.head_dim} dimensions; the CUDA backend reads {widths}.")
+    if plan.head_dim > WIDEST or plan.head_dim % EVEN:
+        raise RefusedError(
+            f"{path} has heads of {plan.head_dim:,} dimensions; the CUDA backend reads up to {WIDEST}, in steps of {EVEN}."
+        )
 
 
 def _head_form(assembly: Assembly, plan: Attention, path: str) -> HeadForm:

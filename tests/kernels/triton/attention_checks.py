@@ -19,7 +19,9 @@ from tensorfold.kernels.reference.attention import attend, output_gated
 from tensorfold.kernels.reference.norm import rms_norm
 from tensorfold.kernels.reference.rope import rotate
 from tensorfold.kernels.triton.attention import Form, attend_rows, form_of, plan, scratch_for
+from tensorfold.kernels.triton.move_keys import move_keys
 from tensorfold.kernels.triton.place_rows import HeadForm, place_rows, place_span
+from tensorfold.kernels.triton.prompt_attention import PromptForm, attend_span
 from tests.kernels.triton.quick import quicken
 
 Tensor = Any
@@ -140,7 +142,7 @@ def check_rows_of_a_chain(device: str) -> None:
 
 
 def check_forms(device: str) -> None:
-    for heads, groups, width in ((24, 4, 64), (32, 2, 32), (9, 3, 64)):
+    for heads, groups, width in ((24, 4, 64), (32, 2, 32), (9, 3, 40)):
         form = form_of(heads, groups, width)
         lanes = Lanes(device, [150], groups, width)
         query = noise(device, 3, heads, width)
@@ -318,6 +320,59 @@ def check_values_that_are_no_numbers(device: str) -> None:
     query = placed(device, form, head, projected, lanes, [(0, 98, 98), (0, 99, 99)])
     launch = Launch(lanes, chain(0, 98, 2))
     assert torch.equal(launch.run(form, query)[0], Launch(lanes, chain(0, 98, 1)).run(form, query[:1])[0])
+
+
+def attended(
+    device: str, form: PromptForm, lanes: Lanes, query: Tensor, start: int, window: int = 0, gate: Tensor | None = None
+) -> Tensor:
+    """Rows [T, H, D] of lane 0 from `start` on; `gate` holds a gate behind each head's query, as a projection does."""
+    out = torch.full_like(query, float("nan"))
+    at = (0, 0) if gate is None else (2 * query.shape[1] * query.shape[2], 2 * query.shape[2])
+    attend_span(
+        form, query, lanes.keys, lanes.values, lanes.table[0], start, out, query.shape[2] ** -0.5, window, gate, at
+    )
+    return out
+
+
+def check_spans(device: str) -> None:
+    forms = (PromptForm(32, 32, 4, 2), PromptForm(16, 64, 4, 2, parted=False))
+    for start, rows, window, form in ((0, 70, 0, forms[0]), (470, 90, 0, forms[0]), (480, 60, 50, forms[1])):
+        lanes = Lanes(device, [start + rows], 2, 32)
+        for pool in (lanes.keys, lanes.values):  # a pool holds finite numbers alone
+            torch.nan_to_num_(pool)
+        both = noise(device, rows, 6, 64)
+        query, gate = both[:, :, :32].contiguous(), both[:, :, 32:]
+        out = attended(device, form, lanes, query, start, window)
+        keys, values = lanes.straight(0, range(start + rows))
+        reads = [list(range(max(0, at - window + 1) if window else 0, at + 1)) for at in range(start, start + rows)]
+        near(out, attend(exact(query), keys, values, reads, 32**-0.5))
+        near(attended(device, form, lanes, query, start, window, gate), output_gated(exact(out), exact(gate)))
+        for cut in (1, 37):
+            parts = (query[:cut].contiguous(), start), (query[cut:].contiguous(), start + cut)
+            pieces = [attended(device, form, lanes, part, at, window) for part, at in parts]
+            assert torch.equal(torch.cat(pieces), out)
+        # Keys behind a row are nothing to it.
+        lanes.write(0, [start + rows - 1], noise(device, 1, 2, 32), noise(device, 1, 2, 32))
+        assert torch.equal(attended(device, form, lanes, query, start, window)[:-1], out[:-1])
+
+
+def check_moves(device: str) -> None:
+    lanes = Lanes(device, [600, 520], 2, 32)
+    before = [lanes.straight(lane, range(520)) for lane in (0, 1)]
+    moves = [
+        (0, 503, 501),
+        (0, 504, 502),
+        *((0, at + 8, at) for at in range(505, 530, 3)),
+        (1, 515, 511),
+        (1, 517, 512),
+    ]
+    move_keys(ints(device, moves), lanes.table, lanes.keys, lanes.values)
+    for lane in (0, 1):
+        for old, new in zip(before[lane], lanes.straight(lane, range(520)), strict=True):
+            wanted = old.copy()
+            for _, source, target in (move for move in moves if move[0] == lane and move[2] < 520):
+                wanted[target] = old[source] if source < 520 else new[target]
+            assert np.array_equal(wanted, new)
 
 
 CHECKS: dict[str, Callable[[str], None]] = {k: v for k, v in vars().items() if k.startswith("check_")}

@@ -26,9 +26,9 @@ ROWS = 64
 
 def part(form: Form) -> Kinds:
     """The arguments of a unit's kernel."""
-    sizes: Kinds = [form.heads, form.groups, form.width, form.window > 0, form.tile, form.per_tile, form.parts]
+    sizes: Kinds = [form.heads, form.groups, form.width, form.dims, form.window > 0, form.tile, form.per_tile]
     pointers = [*[HALF] * 3, *[WORD] * 6, *[FULL] * 3]
-    return [*pointers, REAL, *[LONG] * 3, *sizes, form.step, ROWS, form.stages]
+    return [*pointers, REAL, *[LONG] * 3, *sizes, form.parts, form.step, ROWS, form.stages]
 
 
 def merge(form: Form) -> Kinds:
@@ -39,15 +39,15 @@ def merge(form: Form) -> Kinds:
 
 def place(form: Form, *, of_rows: bool) -> Kinds:
     """Those of the placing of rows, with gates, norms and a part of each head turned."""
-    sizes: Kinds = [form.heads, form.groups, form.width, True, 32, False, True, True, of_rows, form.window > 0]
-    cut: Kinds = [form.per_tile, form.parts, form.step, ROWS]
+    sizes: Kinds = [form.heads, form.groups, form.width, form.dims, True, 32, False, True, True, of_rows]
+    cut: Kinds = [form.window > 0, form.per_tile, form.parts, form.step, ROWS]
     pointers = [HALF, *[WORD] * 3, FULL, FULL, WIDE, *[HALF] * 3, *[WORD] * 5]
     return [*pointers, *[LONG] * 5, *[REAL] * 3, *sizes, *cut]
 
 
 def span(form: Form, cut: PromptForm) -> Kinds:
     """Those of a prompt's attention."""
-    sizes: Kinds = [form.heads, form.groups, form.width, form.window > 0, True]
+    sizes: Kinds = [form.heads, form.groups, form.width, form.dims, form.window > 0, True]
     how: Kinds = [cut.tile, cut.step, cut.stages, cut.parted]
     return [*[HALF] * 3, WORD, HALF, HALF, REAL, *[LONG] * 5, *sizes, *how]
 
@@ -81,5 +81,5 @@ if __name__ == "__main__":
             made = compiled(kernel, kinds, card, warps)
             assert made.metadata.shared <= MEMORY[card], (name, form, cut, made.metadata.shared)
             print(name, flush=True)
-    compiled(move_keys._move, [WORD, WORD, HALF, HALF, LONG, LONG, 4, 256, 16], card, 4)
+    compiled(move_keys._move, [WORD, WORD, HALF, HALF, LONG, LONG, 4, 256, 256, 16], card, 4)
     print("move", flush=True)

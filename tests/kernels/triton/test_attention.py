@@ -32,9 +32,9 @@ def run(*words: str, interpret: bool = True) -> list[str]:
     [
         ("check_rows_of_a_chain", "check_forms", "check_windows"),
         ("check_lanes_of_different_lengths", "check_a_tree_across_edges", "check_many_rows"),
-        ("check_the_output_gate", "check_values_that_are_no_numbers"),
+        ("check_the_output_gate", "check_values_that_are_no_numbers", "check_moves"),
     ],
-    ids=["a chain", "lanes and trees", "gates and what is no number"],
+    ids=["a chain", "lanes and trees", "gates, moves and what is no number"],
 )
 def test_rows_that_share_their_keys_have_the_bits_they_have_alone(names: tuple[str, ...]) -> None:
     assert run("tests.kernels.triton.attention_checks", *names) == list(names)
@@ -43,6 +43,10 @@ def test_rows_that_share_their_keys_have_the_bits_they_have_alone(names: tuple[s
 def test_rows_are_placed_as_the_formulas_say() -> None:
     names = ["check_placing", "check_placing_a_span"]
     assert run("tests.kernels.triton.attention_checks", *names) == names
+
+
+def test_a_prompts_rows_do_not_know_their_span() -> None:
+    assert run("tests.kernels.triton.attention_checks", "check_spans") == ["check_spans"]
 
 
 @pytest.mark.parametrize(("architecture", "kernels"), [(80, 6), (90, 16), (100, 6), (120, 6)])
