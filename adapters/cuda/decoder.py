@@ -35,7 +35,7 @@ class Decoder:
         self.embedding = EmbeddingBlock(assembly, plan.embedding)
         self.layers = build_layers(assembly, plan.layers, "layers")
         assert plan.readout.norm is not None
-        self.readout = NormBlock(assembly, plan.readout.norm, "readout")
+        self.readout = NormBlock(assembly, plan.readout.norm, "readout.norm")
         self.head = HeadBlock(assembly, plan.head, self.embedding)
 
     def decode(self, at: Rows, taps: Collection[int] = ()) -> tuple[Tensor, Tensor, Taps]:

@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.decoder import Decoder, unbuilt
 from tensorfold.adapters.cuda.engine_parts import EngineParts
+from tensorfold.adapters.cuda.heads.makers import mtp_head
 from tensorfold.adapters.cuda.model import CudaModel
+from tensorfold.adapters.cuda.products import Products
 from tensorfold.adapters.cuda.row_check import RowCheck
+from tensorfold.adapters.cuda.runtime import current
 from tensorfold.adapters.cuda.timings import measure
-from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.adapters.cuda.weights import WeightReader
+from tensorfold.application.ports.backend import DrafterCheckpoint
+from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.target_model import ModelCosts, ModelIdentity, ModelLimits
+from tensorfold.application.settings import PUBLISHED, DraftSettings
+from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.sampling import RULE
+from tensorfold.kernels.cuda.affine_rows import RowKernels
+from tensorfold.kernels.cuda.driver import current_device
 
 Say = Callable[[str], None]
 MakeHead = Callable[[Assembly, Decoder], Any]
+
+
+def refuse_unbuilt(plan: DecoderPlan) -> None:
+    """Raise RefusedError for a plan with ops that have no block here."""
+    lacking = sorted(set(unbuilt(plan)))
+    if lacking:
+        raise RefusedError(f"The CUDA backend cannot build {', '.join(lacking)} yet, which {plan.model_type} needs.")
 
 
 def assembled(
@@ -32,9 +50,7 @@ def assembled(
     graphs: bool,
 ) -> EngineParts:
     """The decoder, all weights read, and its pools. Raises RefusedError for a plan without blocks here."""
-    lacking = sorted(set(unbuilt(plan)))
-    if lacking:
-        raise RefusedError(f"The CUDA backend cannot build {', '.join(lacking)} yet, which {plan.model_type} needs.")
+    refuse_unbuilt(plan)
     decoder = Decoder(assembly, plan)
     return EngineParts(assembly, decoder, None if head is None else head(assembly, decoder), graphs=graphs)
 
@@ -102,3 +118,74 @@ def identity_of(
         sampler_rule=RULE,
         extra=extra,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is loaded: a plan, the reader of its slots, and the digest that names the weights.
+
+    `head` makes its draft head, None where nothing but copies drafts.
+    """
+
+    plan: DecoderPlan
+    weights: Any
+    digest: str
+    head: MakeHead | None = None
+
+
+def load(
+    plan: DecoderPlan,
+    bound: Mapping[str, Bound],
+    facts: CheckpointFacts,
+    *,
+    name: str,
+    context: int,
+    pools: Room,
+    cache: Path,
+    on_progress: Say,
+    drafts: DraftSettings = PUBLISHED,
+    drafter: DrafterCheckpoint | None = None,
+) -> CudaModel:
+    """The model of a checkpoint, on the card that torch sees first. Raises RefusedError."""
+    refuse_unbuilt(plan)
+    weights = WeightReader(bound, facts, on_progress, plan.tensors.probes)
+    head = _head(plan, weights, drafts, drafter, on_progress)
+    stored = Stored(plan, weights, facts.digest, head)
+    return load_stored(stored, name=name, context=context, pools=pools, cache=cache, on_progress=on_progress)
+
+
+def load_stored(
+    stored: Stored,
+    *,
+    name: str,
+    context: int,
+    pools: Room,
+    cache: Path,
+    on_progress: Say,
+    graphs: bool = True,
+    measured: bool = True,
+) -> CudaModel:
+    """The model of any reader of slots."""
+    runtime = current()
+    device = torch.device("cuda", torch.cuda.current_device())
+    torch.zeros(1, device=device)  # makes a context current, which the driver's calls need
+    rows = RowKernels(current_device(), cache / "cubins", on_progress)
+    products = Products(stored.weights, rows, device, on_progress)
+    assembly = Assembly(stored.weights, products, pools, device, torch.bfloat16, "bfloat16")
+    parts = assembled(stored.plan, assembly, stored.head, graphs=graphs)
+    identity = identity_of(name, stored.digest, runtime.version, runtime.device, (("rows", "bfloat16"),))
+    streams = pools.lanes - 1
+    return checked(
+        parts, identity=identity, context=context, max_streams=streams, say=on_progress, measured=measured
+    )
+
+
+def _head(
+    plan: DecoderPlan, weights: WeightReader, drafts: DraftSettings, drafter: DrafterCheckpoint | None, say: Say
+) -> MakeHead | None:
+    """The drafter where there is one, else the model's own head where it is stored and wanted."""
+    if drafter is not None:
+        raise RefusedError(f"{drafter.name} cannot draft on CUDA yet: start with `--no-drafts`.")
+    if plan.mtp is None or drafts.mtp_drafts == 0 or not weights.has_below("mtp."):
+        return None
+    return mtp_head(plan.mtp)
