@@ -282,12 +282,13 @@ class PromptCache:
                 lane = self._with_room(make, source)
             except CapacityError:
                 raise
-            except MemoryError:
-                # Perhaps there is no room for the copy beside what it is made of: the store's own is given up for it.
-                if source not in list(self._kept) or not self._states.on_host:
-                    raise
-                self._kept.take(source)
             except Exception as fault:
+                if isinstance(fault, MemoryError) and self._states.on_host:
+                    # Perhaps there is no room for the copy beside what it is made of: the store's own goes for it.
+                    if source not in list(self._kept):
+                        raise
+                    self._kept.take(source)
+                    continue
                 self._log(f"a kept state of {source.length} ids could not be resumed: {named(fault)}")
                 self._kept.take(source)
                 self._start_over(fill)

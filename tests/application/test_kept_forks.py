@@ -17,6 +17,8 @@ from tensorfold.application.kept_states import ForkSizes
 from tensorfold.application.pooled_admission import PooledAdmission
 from tensorfold.application.ports.target_model import CapacityError, Lane
 from tensorfold.application.prompt_cache import PromptCache
+from tensorfold.application.replies import Ended, Failed
+from tensorfold.application.scheduler import OUT_OF_MEMORY
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.memory.budgets import Budget
 from tensorfold.domain.memory.cuda_holding import PAGE, PoolSizes, Room, room
@@ -25,6 +27,9 @@ from tensorfold.domain.memory.state_profile import Growing, Holding, StateProfil
 from tensorfold.domain.memory.work import Work
 from tests.application.house import idle, law, read
 from tests.application.prompt_house import RULE, Kept, cached, keeping, request, system, turn, words
+from tests.application.test_allocation_faults import COSTS, WANTED, asked
+from tests.fakes.faulty_model import SITES, Fault, FaultyModel, Site
+from tests.fakes.hash_head import HashHead
 from tests.fakes.machine import FakeMemory
 from tests.fakes.paged_model import PagedModel
 
@@ -214,3 +219,48 @@ def test_a_model_that_cannot_close_a_kept_end_is_told_of() -> None:
         server.cache.clear()
         assert any("a kept state did not close" in line for line in server.lines)
         model.closing = False
+
+
+@contextmanager
+def faulty(faults: list[Fault]) -> Iterator[tuple[Kept, FaultyModel]]:
+    """A server with pages for two lanes or so, whose books are closed at the end."""
+    sizes = pools(2, 3, streams=3)
+    inner = PagedModel(law(1), sizes, prefill_slice=0, chain_width=4, head=HashHead(), costs=COSTS)
+    before, model = inner.free, FaultyModel(inner, faults)
+    admission = PooledAdmission(plan_of(sizes), FakeMemory(binds=False))
+    with keeping(model, 1 << 30, settings=EngineSettings(parallel=3), admission=admission, sizes=SIZES) as server:
+        yield server, model
+        idle(server.scheduler)
+        server.scheduler.check_integrity()
+    # What a faulty close left open is a page that stays; nothing else is.
+    if not any(fault.site == "close" for fault in faults):
+        assert inner.free == before and inner.lanes() == ()
+    assert not inner.misuses
+
+
+def test_without_a_fault_the_calls_of_kept_forks_are_made_and_the_replies_are_the_fresh_ones() -> None:
+    seen = [Fault(site, error=None) for site in SITES]
+    with faulty(seen) as (server, _):
+        assert [one.ids for one in asked(server)] == WANTED
+        assert server.scheduler.counters.cached_tokens > 0
+    assert {fault.site for fault in seen if fault.struck} == set(SITES) - {"export", "restore", "discard"}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("site", ["open", "close", "fork", "prefill", "launch", "collect", "keep", "propose"])
+@pytest.mark.slow
+def test_an_allocation_that_fails_beside_kept_forks_ends_one_request_at_most(site: Site, after: bool) -> None:
+    struck = 0
+    for nth in (1, 2, 3, 5, 8, 13):
+        fault = Fault(site, nth=nth, after=after, error=lambda: MemoryError("no bytes"))
+        with faulty([fault]) as (server, model):
+            got = asked(server)
+            failed = [one for one in got if not isinstance(one.end, Ended)]
+            assert len(failed) <= (0 if site in ("fork", "close", "propose") else 1), [one.end for one in failed]
+            assert all(one.end == Failed(OUT_OF_MEMORY) for one in failed)
+            for one, wanted in zip(got, WANTED, strict=True):
+                assert one.ids == (wanted[: len(one.ids)] if one in failed else wanted)
+            model.faults.clear()
+            assert [one.ids for one in asked(server)] == WANTED
+        struck += fault.struck
+    assert struck, f"{site} was never called so often"

@@ -52,6 +52,10 @@ class MeteredModel(WrappedModel):
         held = self._lanes[lane]
         return self._taken(held.tokens, held.capacity, lambda: self.inner.fork(lane))
 
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        """As the port says."""
+        return self._taken(self._lanes[lane].tokens, capacity, lambda: super(MeteredModel, self).resume(lane, capacity))
+
     def restore(self, image: LaneImage, capacity: int) -> Lane:
         """As the port says."""
         return self._taken(image.length, capacity, lambda: self.inner.restore(image, capacity))
