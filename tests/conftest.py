@@ -16,14 +16,14 @@ COLLECTED: pytest.StashKey[tuple[str, ...]] = pytest.StashKey()
 """Node ids of everything that was collected, before anything was deselected."""
 RAN: set[str] = set()
 SKIPPED: set[str] = set()
-CARD = "needs an NVIDIA card"
-"""How the reason of a test begins that no environment without a card can run."""
+CARD = "card"
+"""A word of the reason of every test that no environment without an NVIDIA card can run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The run in the environment with torch, Triton and NVRTC says so."""
     parser.addoption(
-        "--cuda-tools", action="store_true", help=f"torch, Triton and NVRTC are here: only what {CARD} may be skipped"
+        "--cuda-tools", action="store_true", help="torch, Triton and NVRTC are here: only for want of a card is skipped"
     )
 
 

@@ -81,7 +81,7 @@ def test_the_run_with_the_cuda_tools_fails_when_anything_is_skipped(
 
 
 def test_the_run_with_the_cuda_tools_may_skip_what_needs_a_card(tmp_path: Path) -> None:
-    reason = "needs an NVIDIA card, and there is none"
+    reason = "takes long: run on a card"
     code, said = ended(
         tmp_path, f"{GOOD}@pytest.mark.skip(reason='{reason}')\ndef test_on_it(): pass\n", "--cuda-tools"
     )

@@ -6,6 +6,7 @@ test runs the same code over a hash model.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -76,6 +77,11 @@ class Reply:
         return sum(part.drafted for part in parts), sum(part.kept for part in parts)
 
 
+def tell(line: str) -> None:
+    """What the engine logs: a fault's words, which a reply does not carry."""
+    print(f"   engine: {line}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def running(
     model: TargetModel,
@@ -92,12 +98,12 @@ def running(
     lent = Lent(model)
 
     def load() -> tuple[Engine, StreamFactory]:
-        engine = Engine(lent, settings, clock, sources=tuple(sources), counters=counters)
+        engine = Engine(lent, settings, clock, sources=tuple(sources), counters=counters, log=tell)
         table = TokenBytes(tuple(b"%d " % token for token in range(lent.limits.vocabulary)))
         context = lent.limits.context
         return engine, StreamFactory(context=context, max_tokens=context, stop_ids=frozenset(), token_bytes=table)
 
-    scheduler = Scheduler(load, settings, clock, counters=counters, recorder=recorder)
+    scheduler = Scheduler(load, settings, clock, counters=counters, recorder=recorder, log=tell)
     scheduler.start()
     scheduler.wait_ready()
     try:

@@ -9,9 +9,9 @@ from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
 
 def head_of(plan: DecoderPlan, weights: Any, drafter: DFlashDrafter | None, drafter_weights: Any) -> Any:
     """What the loader makes a head with; None where nothing but copies can draft."""
-    from tensorfold.adapters.cuda import loader
+    from tensorfold.adapters.cuda.heads import makers
 
-    heads: Any = loader
+    heads: Any = makers
     if drafter is not None:
         return heads.block_head(drafter, drafter_weights, drafter.family, 4)
     return heads.mtp_head(plan.mtp) if plan.mtp is not None and weights.has_below("mtp.") else None

@@ -30,7 +30,7 @@ from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.sampling import Sampling
-from tests.benchmarks.gpu_engine import COPIES, Lent, opened_record, prompt_ids
+from tests.benchmarks.gpu_engine import COPIES, Lent, opened_record, prompt_ids, tell
 
 Say = Callable[[str], None]
 PROFILE = Profile(((0.75, 0.1), (0.7, 0.1), (0.6, 0.1)))
@@ -138,12 +138,12 @@ def scheduled(model: TargetModel, streams: int, record: RecordUnderProof | None 
     sources = COPIES if record is None else (*COPIES, record)
 
     def load() -> tuple[Engine, StreamFactory]:
-        engine = Engine(lent, settings, clock, sources=sources, counters=counters)
+        engine = Engine(lent, settings, clock, sources=sources, counters=counters, log=tell)
         table = TokenBytes(tuple(bytes([token % 256]) for token in range(lent.limits.vocabulary)))
         context = lent.limits.context
         return engine, StreamFactory(context=context, max_tokens=context, stop_ids=frozenset(), token_bytes=table)
 
-    scheduler = Scheduler(load, settings, clock, counters=counters, recorder=record)
+    scheduler = Scheduler(load, settings, clock, counters=counters, recorder=record, log=tell)
     scheduler.start()
     scheduler.wait_ready()
     try:
