@@ -5,7 +5,7 @@ Whoever else chose an expert moves work, never bits. Sums over a row's slots are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
@@ -25,6 +25,24 @@ if TYPE_CHECKING:
     from tensorfold.adapters.cuda.products import Products
 
 Tensor = Any
+Lists = tuple[Tensor, Tensor, Tensor]
+
+
+class Choice(NamedTuple):
+    """What rows chose: `ids` int32 [R, k] of entries, best first, and their `weights` float32 [R, k].
+
+    `lists`: items and members of the grouped products, where the choice has made them already.
+    """
+
+    ids: Tensor
+    weights: Tensor
+    lists: Lists | None = None
+
+
+def new_lists(device: Any) -> Lists:
+    """Room for items, members by row and members by pair of one launch (see `kernels/triton/expert_items.py`)."""
+    whole = torch.empty(4 * MOST_PAIRS + 4 * MOST_PAIRS, dtype=torch.int32, device=device)
+    return whole[: 4 * MOST_PAIRS], whole[4 * MOST_PAIRS : 6 * MOST_PAIRS], whole[6 * MOST_PAIRS :]
 
 
 class ExpertStack:
@@ -45,18 +63,20 @@ class ExpertStack:
         self._launches: dict[tuple[int, int], tuple[ExpertLaunch, ExpertLaunch]] = {}
         products.count_room(max(self._at_once(stack) * _values(stack) for stack in (self._up, self._down)))
 
-    def decode(self, x: Tensor, ids: Tensor, weights: Tensor, dtype: Any = torch.float32) -> Tensor:
-        """[R, N] in `dtype` of a round's rows [R, K]: `ids` int32 [R, k] of entries, `weights` float32 [R, k]."""
+    def decode(self, x: Tensor, choice: Choice, dtype: Any = torch.float32) -> Tensor:
+        """[R, N] in `dtype` of a round's rows [R, K] and their choice of entries."""
+        ids, weights, lists = choice
         x, slots = x.contiguous(), ids.shape[1]
         out = torch.empty((len(x), self._down.matrix.outputs), dtype=dtype, device=x.device)
         step = MOST_PAIRS // slots
         for start in range(0, len(x), step):
             part = slice(start, start + step)
-            self._decode(x[part], ids[part], weights[part], out[part])
+            self._decode(x[part], ids[part], weights[part], lists, out[part])
         return out
 
-    def prompt(self, x: Tensor, ids: Tensor, weights: Tensor, dtype: Any = torch.float32) -> Tensor:
+    def prompt(self, x: Tensor, choice: Choice, dtype: Any = torch.float32) -> Tensor:
         """The same of a prompt's rows, in the prompt's arithmetic."""
+        ids, weights, _ = choice
         entries = len(self._up.blocks)
         tiles = self._products.expert_tiles()
         order, places, used, table = sort_pairs(ids, entries, tiles.m)
@@ -69,20 +89,21 @@ class ExpertStack:
         sum_slots(down, places, weights, out)
         return out
 
-    def _decode(self, x: Tensor, ids: Tensor, weights: Tensor, out: Tensor) -> None:
+    def _decode(self, x: Tensor, ids: Tensor, weights: Tensor, lists: Lists | None, out: Tensor) -> None:
         products, pairs = self._products, ids.numel()
-        lists = torch.empty(1 + 3 * MOST_PAIRS + 3, dtype=torch.int32, device=x.device)
-        members = torch.empty((2, MOST_PAIRS, 2), dtype=torch.int32, device=x.device)
-        list_items(ids, lists, members[0], members[1])
+        if lists is None:
+            lists = new_lists(x.device)
+            list_items(ids, *lists)
+        items, by_row, by_pair = lists
         up, down = self._launch(len(x), pairs)
         way = products.stream(), products.early
         made = x.new_empty((pairs, self._up.matrix.outputs))
         addresses = self._up.blocks.data_ptr(), x.data_ptr(), made.data_ptr()
-        up(*addresses, lists.data_ptr(), members[0].data_ptr(), *way)
+        up(*addresses, items.data_ptr(), by_row.data_ptr(), *way)
         hidden = self._activated(made)
         each = torch.empty((pairs, self._down.matrix.outputs), dtype=torch.float32, device=x.device)
         addresses = self._down.blocks.data_ptr(), hidden.data_ptr(), each.data_ptr()
-        down(*addresses, lists.data_ptr(), members[1].data_ptr(), *way)
+        down(*addresses, items.data_ptr(), by_pair.data_ptr(), *way)
         combine(each, weights, out)
 
     def _launch(self, rows: int, pairs: int) -> tuple[ExpertLaunch, ExpertLaunch]:

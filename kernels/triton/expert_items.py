@@ -16,10 +16,12 @@ Tensor = Any
 MOST_PAIRS = 256
 """Pairs of one launch; the lists of members always have room for so many."""
 AN_ITEM = 8
+TOGETHER = 8
+"""Rows that choose in one program."""
 
 
 @triton.jit
-def _list_items(ids, items, rows, places, pairs, slots, most: tl.constexpr, step: tl.constexpr, an_item: tl.constexpr):
+def _list(ids, items, rows, places, pairs, slots, most: tl.constexpr, step: tl.constexpr, an_item: tl.constexpr):
     pair = tl.arange(0, most)
     real = pair < pairs
     expert = tl.load(ids + pair, mask=real, other=2147483647)
@@ -56,6 +58,49 @@ def _list_items(ids, items, rows, places, pairs, slots, most: tl.constexpr, step
     tl.store(items + 3 + 3 * item, tl.minimum(all_of - rank, an_item), mask=begins)
 
 
+@triton.jit
+def _list_items(ids, items, rows, places, pairs, slots, most: tl.constexpr, step: tl.constexpr, an_item: tl.constexpr):
+    _list(ids, items, rows, places, pairs, slots, most, step, an_item)
+
+
+@triton.jit
+def _choose_and_list(
+    logits, correction, ids, weights, items, rows, places, count, experts, chosen, slots, scale,
+    corrected: tl.constexpr, normalize: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, most: tl.constexpr,
+    step: tl.constexpr, an_item: tl.constexpr,
+):  # fmt: skip
+    # Every rounding is of one number or in the order of choice, so bits are those of the router that takes a row alone.
+    row, expert = tl.arange(0, tall), tl.arange(0, wide)[None, :]
+    there, real = row < count, expert < experts
+    logit = tl.load(logits + row[:, None] * experts + expert, mask=there[:, None] & real, other=float("-inf"))
+    score = 1.0 / (1.0 + tl.exp(-logit))
+    ranked = score
+    if corrected:
+        ranked += tl.load(correction + expert, mask=real, other=0.0)
+    ranked = tl.where(real, ranked, float("-inf"))
+    total = tl.zeros([tall], tl.float32)
+    if normalize:
+        left = ranked
+        for _ in range(chosen):
+            best = tl.min(tl.where(left == tl.max(left, 1)[:, None], expert, wide), 1)
+            total += tl.sum(tl.where(expert == best[:, None], score, 0.0), 1)
+            left = tl.where(expert == best[:, None], float("-inf"), left)
+        total += 1e-20
+    else:
+        total += 1.0
+    for i in range(chosen):
+        best = tl.min(tl.where(ranked == tl.max(ranked, 1)[:, None], expert, wide), 1)
+        share = tl.sum(tl.where(expert == best[:, None], score, 0.0), 1)
+        tl.store(ids + row * slots + i, tl.minimum(best, experts - 1), mask=there)  # NaN is equal to nothing
+        tl.store(weights + row * slots + i, share / total * scale, mask=there)
+        ranked = tl.where(expert == best[:, None], float("-inf"), ranked)
+    for i in range(chosen, slots):
+        tl.store(ids + row * slots + i, tl.zeros([tall], tl.int32) + (experts + i - chosen), mask=there)
+        tl.store(weights + row * slots + i, tl.zeros([tall], tl.float32) + 1.0, mask=there)
+    tl.debug_barrier()  # every id is written before one is read
+    _list(ids, items, rows, places, count * slots, slots, most, step, an_item)
+
+
 def list_items(ids: Tensor, items: Tensor, rows: Tensor, places: Tensor) -> None:
     """The items and members of the experts `ids` int32 [R, k] that rows chose; R * k is at most 256.
 
@@ -68,3 +113,30 @@ def list_items(ids: Tensor, items: Tensor, rows: Tensor, places: Tensor) -> None
         raise ValueError(f"{pairs} pairs of a row and an expert are more than a launch takes: {MOST_PAIRS}")
     most = max(16, triton.next_power_of_2(pairs))
     _list_items[(1,)](ids, items, rows, places, pairs, slots, most, min(most, 32), AN_ITEM, num_warps=4)
+
+
+def choose_and_list(
+    logits: Tensor,
+    correction: Tensor | None,
+    ids: Tensor,
+    weights: Tensor,
+    scale: float,
+    lists: tuple[Tensor, Tensor, Tensor],
+    *,
+    chosen: int,
+    normalize: bool,
+) -> None:
+    """`routers.choose_rows` by sigmoid scores and `list_items` into `lists` (items, rows, places) in one launch.
+
+    For at most 8 rows: they share one program. The bits are those of the two launches.
+    """
+    rows, experts = logits.shape
+    slots, corrected = ids.shape[1], correction is not None
+    if rows > TOGETHER:
+        raise ValueError(f"{rows} rows are more than choose together: {TOGETHER}")
+    most = max(16, triton.next_power_of_2(rows * slots))
+    _choose_and_list[(1,)](
+        logits, correction if corrected else logits, ids, weights, *lists, rows, experts, chosen, slots, scale,
+        corrected, normalize, triton.next_power_of_2(rows), triton.next_power_of_2(experts), most, min(most, 32),
+        AN_ITEM, num_warps=4,
+    )  # fmt: skip

@@ -61,7 +61,7 @@ def _choose(
     for i in range(count):
         chosen = tl.min(tl.where(ranked == tl.max(ranked, 0), expert, most), 0)
         share = tl.sum(tl.where(expert == chosen, value, 0.0), 0)
-        tl.store(ids + row * slots + i, chosen)
+        tl.store(ids + row * slots + i, tl.minimum(chosen, experts - 1))  # NaN is equal to nothing
         tl.store(weights + row * slots + i, share / total * scale)
         ranked = tl.where(expert == chosen, float("-inf"), ranked)
     for i in range(count, slots):

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
+from tensorfold.adapters.cuda.experts import Choice
 from tensorfold.adapters.cuda.packing import new_blocks, pack_codes
 from tensorfold.adapters.cuda.products import Products
 from tensorfold.kernels.cuda import affine_rows
@@ -78,14 +79,17 @@ def check_layer(products: Products) -> list[str]:
     stack, wrong = products.experts(LAYER, "m"), []
     x = torch.randn(700, HIDDEN, device="cuda").bfloat16()
     ids, weights = routes(700)
-    whole = stack.prompt(x, ids, weights)
+
+    def chosen(start: int, stop: int) -> Choice:
+        return Choice(ids[start:stop].contiguous(), weights[start:stop].contiguous())
+
+    whole = stack.prompt(x, chosen(0, 700))
     for start, stop in ((0, 1), (5, 200), (600, 700)):
-        part = stack.prompt(x[start:stop], ids[start:stop].contiguous(), weights[start:stop].contiguous())
-        if not torch.equal(part, whole[start:stop]):
+        if not torch.equal(stack.prompt(x[start:stop], chosen(start, stop)), whole[start:stop]):
             wrong.append(f"experts of rows {start} to {stop} of a prompt")
-    decoded = stack.decode(x[:64], ids[:64], weights[:64])
+    decoded = stack.decode(x[:64], chosen(0, 64))
     for row in (0, 31, 32, 63):
-        if not torch.equal(stack.decode(x[row : row + 1], ids[row : row + 1], weights[row : row + 1])[0], decoded[row]):
+        if not torch.equal(stack.decode(x[row : row + 1], chosen(row, row + 1))[0], decoded[row]):
             wrong.append(f"experts of row {row} of a round")
     apart = ((decoded - whole[:64]).norm() / whole[:64].norm()).item()
     return wrong if apart < 1e-2 else [*wrong, f"experts decoded and of a prompt are {apart:.1e} apart"]

@@ -32,16 +32,16 @@ class ExpertsBlock:
 
     def decode(self, x: Tensor, at: Rows | None) -> Tensor:
         """Rows of a round [R, D] to [R, D]."""
-        ids, weights = self._choose.decode(x)
-        total = self._experts.decode(x if self._narrow is None else self._narrow.decode(x), ids, weights, self._summed)
+        choice = self._choose.decode(x)
+        total = self._experts.decode(x if self._narrow is None else self._narrow.decode(x), choice, self._summed)
         if self._widen is not None:
             total = self._widen.decode(total.to(x.dtype))
         return (total if self._shared is None else total + self._shared.decode(x)).to(x.dtype)
 
     def prompt(self, x: Tensor, at: Chunk | None) -> Tensor:
         """Rows of a prompt [T, D] to [T, D]."""
-        ids, weights = self._choose.prompt(x)
-        total = self._experts.prompt(x if self._narrow is None else self._narrow.prompt(x), ids, weights, self._summed)
+        choice = self._choose.prompt(x)
+        total = self._experts.prompt(x if self._narrow is None else self._narrow.prompt(x), choice, self._summed)
         if self._widen is not None:
             total = self._widen.prompt(total.to(x.dtype))
         return (total if self._shared is None else total + self._shared.prompt(x)).to(x.dtype)

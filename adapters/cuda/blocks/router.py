@@ -11,8 +11,10 @@ from typing import Any
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.assembly import Assembly
+from tensorfold.adapters.cuda.experts import Choice, new_lists
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.ops import Router
+from tensorfold.kernels.triton.expert_items import TOGETHER, choose_and_list
 from tensorfold.kernels.triton.routers import choose_rows, score_rows
 
 Tensor = Any
@@ -32,24 +34,33 @@ class RouterBlock:
             correction = assembly.weights.floats(f"{path}.correction")
             self._correction = torch.from_numpy(correction).to(assembly.device).contiguous()
 
-    def decode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Ids int32 [R, slots], best first, and their weights float32 [R, slots]."""
-        logits = torch.empty((len(x), self._plan.experts), dtype=torch.float32, device=x.device)
-        score_rows(x, self._weight, logits)
-        return self._chosen(logits)
+    def decode(self, x: Tensor) -> Choice:
+        """What a round's rows choose; few rows bring the lists of the grouped products along."""
+        return self._chosen(self._scored(x), together=len(x) <= TOGETHER and self._plan.scoring == "sigmoid")
 
-    def prompt(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The same for rows of a prompt."""
+    def prompt(self, x: Tensor) -> Choice:
+        """What a prompt's rows choose."""
         if self._weight.dtype != x.dtype:
-            return self.decode(x)
+            return self._chosen(self._scored(x))
         return self._chosen(self._products.multiply_plain(x, self._weight))
 
-    def _chosen(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+    def _scored(self, x: Tensor) -> Tensor:
+        logits = torch.empty((len(x), self._plan.experts), dtype=torch.float32, device=x.device)
+        score_rows(x, self._weight, logits)
+        return logits
+
+    def _chosen(self, logits: Tensor, *, together: bool = False) -> Choice:
         plan = self._plan
         ids = torch.empty((len(logits), self._slots), dtype=torch.int32, device=logits.device)
         weights = torch.empty((len(logits), self._slots), dtype=torch.float32, device=logits.device)
+        if together and not plan.over_chosen:
+            lists = new_lists(logits.device)
+            choose_and_list(
+                logits, self._correction, ids, weights, plan.scale, lists, chosen=plan.chosen, normalize=plan.normalize
+            )
+            return Choice(ids, weights, lists)
         choose_rows(
             logits, self._correction, ids, weights, plan.scale, chosen=plan.chosen, scoring=plan.scoring,
             over_chosen=plan.over_chosen, normalize=plan.normalize,
         )  # fmt: skip
-        return ids, weights
+        return Choice(ids, weights)

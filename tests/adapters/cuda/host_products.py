@@ -135,14 +135,15 @@ class HostExperts:
                 stacks[name] = np.concatenate([stacks[name], np.stack(parts)])
         self._stacks = {name: _tensor(stack) for name, stack in stacks.items()}
 
-    def decode(self, x: Tensor, ids: Tensor, weights: Tensor, dtype: Any = torch.float32) -> Tensor:
-        """[R, N] in `dtype` of rows [R, K], ids int32 [R, k] and weights float32 [R, k]."""
+    def decode(self, x: Tensor, choice: Any, dtype: Any = torch.float32) -> Tensor:
+        """[R, N] in `dtype` of rows [R, K] and their `Choice`: ids int32 [R, k], weights float32 [R, k], lists."""
+        ids, weights, _ = choice
         made = [self._row(*parts) for parts in zip(x.float(), ids.tolist(), weights, strict=True)]
         return torch.stack(made).to(dtype)
 
-    def prompt(self, x: Tensor, ids: Tensor, weights: Tensor, dtype: Any = torch.float32) -> Tensor:
+    def prompt(self, x: Tensor, choice: Any, dtype: Any = torch.float32) -> Tensor:
         """The same."""
-        return self.decode(x, ids, weights, dtype)
+        return self.decode(x, choice, dtype)
 
     def _row(self, row: Tensor, ids: list[int], weights: Tensor) -> Tensor:
         total = torch.zeros(self._stacks["down"].shape[1])

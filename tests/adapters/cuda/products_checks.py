@@ -10,6 +10,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
+from tensorfold.adapters.cuda.experts import Choice
 from tensorfold.adapters.cuda.products import Products
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.stored_weights import Codes, Matrix, Stored, Values, as_float32
@@ -223,14 +224,14 @@ def check_experts() -> None:
         more = np.tile(np.arange(EXPERTS, EXPERTS + folded), (count, 1))
         places = torch.from_numpy(np.concatenate([ids, more], 1).astype(np.int32))
         shares = torch.from_numpy(np.concatenate([weights, np.ones((count, folded), np.float32)], 1))
-        near(stack.decode(x, places, shares), true)
+        near(stack.decode(x, Choice(places, shares)), true)
         if plan is relu:
             assert made(stored_experts(plan, 128, 8)).experts(plan, "m").folded == 0
-        whole = stack.prompt(x, places, shares)
+        whole = stack.prompt(x, Choice(places, shares))
         near(whole, true)
         for start, stop in ((30, 37),) if folded else ():
-            part = x[start:stop], places[start:stop].contiguous(), shares[start:stop].contiguous()
-            assert torch.equal(stack.prompt(*part), whole[start:stop])
+            part = Choice(places[start:stop].contiguous(), shares[start:stop].contiguous())
+            assert torch.equal(stack.prompt(x[start:stop], part), whole[start:stop])
 
 
 if __name__ == "__main__":

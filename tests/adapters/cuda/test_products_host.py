@@ -37,7 +37,7 @@ def test_a_shared_expert_two_experts_wide_is_two_more_entries() -> None:
     x = drawn(5, 3, 8)
     ids = torch.tensor([[1, 3, 4, 5]] * 3, dtype=torch.int32)
     weights = torch.tensor([[0.5, 0.25, 1.0, 1.0]] * 3)
-    made = stack.decode(torch.from_numpy(x), ids, weights).numpy()
+    made = stack.decode(torch.from_numpy(x), (ids, weights, None)).numpy()
 
     def expert(u: np.ndarray, d: np.ndarray) -> np.ndarray:
         return np.maximum(x @ u.T, 0) ** 2 @ d.T  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from tensorfold.kernels.cuda.affine_pack import pack_affine, pack_bf16
 from tensorfold.kernels.reference.router import choose_experts
 from tensorfold.kernels.triton.dequantize import dequantize, look_up
-from tensorfold.kernels.triton.expert_items import list_items
+from tensorfold.kernels.triton.expert_items import choose_and_list, list_items
 from tensorfold.kernels.triton.prompt_experts import multiply_groups, sort_pairs, sum_slots
 from tensorfold.kernels.triton.prompt_matmul import Tiles, multiply
 from tensorfold.kernels.triton.routers import choose_rows
@@ -145,6 +145,10 @@ def check_choice_of_experts(device: str) -> None:
     chance = np.random.default_rng(8)
     logits = chance.standard_normal((6, 20)).astype(np.float32)
     logits[1] = 0.25  # all alike: the lower ids come first
+    broken = torch.full((1, 20), float("nan"), device=device)
+    some, shares = torch.empty((1, 3), dtype=torch.int32, device=device), torch.empty((1, 3), device=device)
+    choose_rows(broken, None, some, shares, 1.0)
+    assert some.min() >= 0 and some.max() < 20  # what is thrown away still names experts that exist
     correction = chance.standard_normal(20).astype(np.float32)
     given = torch.from_numpy(logits).to(device)
     for scoring, over, normalize, bias in (
@@ -164,6 +168,34 @@ def check_choice_of_experts(device: str) -> None:
             )  # fmt: skip
             assert ids[row].tolist() == [*chosen, 20, 21]
             assert np.allclose(weights[row].cpu().numpy(), [*true, 1.0, 1.0], rtol=1e-5)
+
+
+def check_choosing_and_listing_in_one_launch(device: str) -> None:
+    chance = torch.Generator().manual_seed(11)
+    logits = torch.randn((8, 100), generator=chance)
+    logits[5] = 1.0
+    correction = torch.randn(100, generator=chance).to(device)
+    for rows, slots, bias, normalize in (
+        (1, 4, True, True),
+        (2, 3, False, True),
+        (5, 5, True, False),
+        (8, 5, True, True),
+    ):
+        given = logits[:rows].to(device)
+        made = []
+        for together in (False, True):
+            ids = torch.full((rows, slots), -1, dtype=torch.int32, device=device)
+            weights = torch.full((rows, slots), float("nan"), device=device)
+            lists = [torch.full((size,), -1, dtype=torch.int32, device=device) for size in (769, 512, 512)]
+            told: Any = {"chosen": 3, "normalize": normalize}
+            learnt = correction if bias else None
+            if together:
+                choose_and_list(given, learnt, ids, weights, 2.5, (lists[0], lists[1], lists[2]), **told)
+            else:
+                choose_rows(given, learnt, ids, weights, 2.5, **told)
+                list_items(ids, *lists)
+            made.append((ids, weights, *lists))
+        assert all(torch.equal(one, other) for one, other in zip(*made, strict=True)), rows
 
 
 if __name__ == "__main__":

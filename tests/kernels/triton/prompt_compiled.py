@@ -10,7 +10,7 @@ from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found,
 
 from tensorfold.kernels.triton import dequantize, expert_items, prompt_experts, prompt_matmul
 
-COUNTS = ("rows", "first_entry", "last_entry", "pairs", "slots")
+COUNTS = ("rows", "count", "experts", "chosen", "first_entry", "last_entry", "pairs", "slots")
 HALF, FULL, WORD, LONG = "*bf16", "*fp32", "*i32", "i32"
 LEFT, RIGHT, RESULT = "tensordesc<bf16[128, 64]>", "tensordesc<bf16[256, 64]>", "tensordesc<bf16[128, 256]>"
 Kinds = list[str | int | bool]
@@ -46,6 +46,12 @@ KERNELS: dict[str, tuple[Any, Kinds, int, int]] = {
         3,
     ),
     "sum slots": (prompt_experts._sum_slots, [HALF, WORD, FULL, FULL, LONG, 8, 1024], 4, 3),
+    "choose and list": (
+        expert_items._choose_and_list,
+        [FULL, FULL, WORD, FULL, WORD, WORD, WORD, *[LONG] * 4, "fp32", True, True, 8, 128, 64, 32, 8],
+        4,
+        3,
+    ),
     "list items": (expert_items._list_items, [*[WORD] * 4, LONG, LONG, 256, 32, 8], 4, 3),
 }
 
