@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
 
 from tensorfold.adapters.cuda.memory import CudaMemory, machine
 from tensorfold.adapters.cuda.runtime import missing
@@ -76,9 +75,9 @@ class CudaBackend:
         sentence = missing()
         if sentence is not None:
             raise RefusedError(sentence)
-        from tensorfold.adapters.cuda import loader
+        from tensorfold.adapters.cuda.loader import load
 
-        model: TargetModel = cast(Any, loader).load(
+        return load(
             plan,
             bound,
             facts,
@@ -90,4 +89,3 @@ class CudaBackend:
             drafts=drafts,
             drafter=drafter,
         )
-        return model
