@@ -20,7 +20,7 @@ from tensorfold.application.replies import GenerationRequest
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import SamplingDefaults
 from tensorfold.application.text_replies import Reply
-from tensorfold.domain.conversation.efforts import DEFAULT, LEVELS, nearest
+from tensorfold.domain.conversation.efforts import DEFAULT, LEVELS, OWN, nearest
 from tensorfold.domain.conversation.message_parts import MessageError
 from tensorfold.domain.conversation.messages import normalise
 from tensorfold.domain.conversation.offered_tools import OfferedTools
@@ -53,6 +53,8 @@ def default_effort(given: str | None, named: Sequence[str]) -> str | None:
 
     An effort that was asked for becomes the nearest one named; the default itself is never bent to another.
     """
+    if given == OWN:
+        return None
     if given is not None:
         return nearest(given, named) if named else None
     return DEFAULT if DEFAULT in named else None
@@ -76,7 +78,8 @@ class ChatService:
         grammars: GrammarCompiler | None = None,
         thinking_budget: int = 0,
     ) -> None:
-        """`thinking` and `effort` are what the template gets when a request says nothing; effort None: medium.
+        """`thinking` and `effort` are what the template gets when a request says nothing; effort None: medium,
+        OWN: the template's own.
 
         A thought has at most `thinking_budget` tokens where a request does not say (0: no limit). `dialect` is the
         family's; what the template was seen to do counts before it.

@@ -126,7 +126,8 @@ class PromptSettings:
 class ModelSettings:
     """Which model is served and how it is presented. `context` None: the model's own window.
 
-    `effort` None: medium, where the template names it. `thinking_budget` 0: reasoning has no limit of its own.
+    `effort` None: medium, where the template names it; OWN: the template's own. `thinking_budget` 0: reasoning has no
+    limit of its own.
     """
 
     model: str

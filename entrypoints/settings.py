@@ -27,6 +27,7 @@ from tensorfold.application.settings import (
     RecallSettings,
     SamplingDefaults,
 )
+from tensorfold.domain.conversation.efforts import OWN
 from tensorfold.domain.families.catalogue import Backend
 
 ENGINE, HTTP, RECALL, SAMPLING = EngineSettings(), HttpSettings(), RecallSettings(), SamplingDefaults()
@@ -173,7 +174,11 @@ def run_settings(
             context=flags.context,
             thinking=getattr(flags, "thinking", True),
             thinking_budget=getattr(flags, "thinking_budget", 0),
-            effort=flags.reasoning_effort if "--reasoning-effort" in getattr(flags, "given", ()) else None,
+            effort=flags.reasoning_effort
+            if "--reasoning-effort" in getattr(flags, "given", ())
+            else OWN
+            if backend == "cuda"
+            else None,
         ),
         engine=EngineSettings(
             parallel=streams,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 DEFAULT = "medium"
+OWN = "own"
+"""Of a server that leaves the level to the template where a request names none."""
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 

@@ -17,6 +17,7 @@ from tensorfold.application.replies import GenerationRequest, token_sha
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, SamplingDefaults
 from tensorfold.application.text_replies import Reply, ReplyDelta, ReplyDone, ReplyError
+from tensorfold.domain.conversation.efforts import OWN
 from tensorfold.domain.conversation.template_traits import TemplateTraits
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.drafting.sources import DraftSource
@@ -71,6 +72,8 @@ def given_to_template(
         (("low", "high"), None, None, None),
         (("low", "high"), "medium", None, "high"),
         (("low", "high"), None, "minimal", "low"),
+        (("low", "medium"), OWN, None, None),
+        (("low", "medium"), OWN, "high", "medium"),
     ],
 )
 def test_a_template_gets_an_effort_that_it_names_the_requests_before_the_servers(

@@ -10,6 +10,7 @@ import pytest
 
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.settings import EngineSettings
+from tensorfold.domain.conversation.efforts import OWN
 from tensorfold.entrypoints.cli import choosing
 from tensorfold.entrypoints.cli.choosing import choose_backend
 from tensorfold.entrypoints.cli.parser import parse
@@ -66,6 +67,11 @@ def test_on_cuda_few_prompt_ends_are_kept_and_none_on_the_disk() -> None:
     made = run_settings(parse(["serve", "demo"]), {}, CUDA).prompts
     assert (made.slots, made.budget, made.snapshots) == (CUDA_SLOTS, None, None)
     assert run_settings(parse(["serve", "demo", "--checkpoint-slots", "0"]), {}, CUDA).prompts.slots == 0
+
+
+def test_on_cuda_the_templates_own_effort_is_the_default() -> None:
+    assert run_settings(parse(["serve", "demo"]), {}, CUDA).model.effort == OWN
+    assert run_settings(parse(["serve", "demo"]), {}, BackendChoice("mlx", "")).model.effort is None
 
 
 def test_a_record_is_kept_on_cuda_as_elsewhere() -> None:
