@@ -103,6 +103,18 @@ def between(folder: Path) -> Found:
     return Found({"failed": failed, "seconds": found}, words, not failed)
 
 
+def exactness(folder: Path) -> Found:
+    """What exactness costs: our products against the best of many that may break it."""
+    from tests.benchmarks import gpu_exactness
+    from tests.benchmarks.gpu_figures import judged
+
+    found, values, right = gpu_exactness.measure(folder, say)
+    words, met = judged(values, gpu_exactness.BOUNDS)
+    met = met and right and found["rivals"] >= gpu_exactness.LEAST_RIVALS
+    words = f"{words}; {found['rivals']} rivals a shape{'' if right else ', which are WRONG'}"
+    return Found(found | {"values": values}, words, met)
+
+
 def kernels(name: str, folder: Path) -> Found:
     """One module of kernels: what its checks found, and its times by kernel and row count, in seconds."""
     module = import_module(f"tests.benchmarks.gpu_{name}")
@@ -201,6 +213,7 @@ PARTS: dict[str, Part] = {
     "check": check,
     "matmul": matmul,
     "experts": experts,
+    "exactness": exactness,
     "between": between,
     **{name: partial(kernels, name) for name in KERNELS},
     **{name: partial(model, name) for name in NAMES},
