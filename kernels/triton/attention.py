@@ -137,11 +137,12 @@ def _slots(
 
 
 @triton.jit
-def held(rows, dim, width: tl.constexpr):
+def held(rows, dim, width: tl.constexpr, dims: tl.constexpr):
     """The mask of a block [rows, dims] of which a head has the first `width` dims."""
-    if width == dim.shape[0]:
+    if width == dims:
         return rows[:, None]
-    return rows[:, None] & (dim < width)[None, :]
+    else:
+        return rows[:, None] & (dim < width)[None, :]
 
 
 @triton.jit
@@ -163,8 +164,8 @@ def absorbed(score, v, top, weights, acc, factor):
 def _part(
     query, key_pages, value_pages, table, lanes, lengths, committed, path, plan, most, total, mixed, factor, window,
     most_pages, most_path, heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr,
-    windowed: tl.constexpr, tile: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
-    stages: tl.constexpr,
+    windowed: tl.constexpr, tile: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr,
+    step: tl.constexpr, block: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     shared: tl.constexpr = heads // groups
     ends = tl.load(plan + tl.arange(0, block))
@@ -199,7 +200,7 @@ def _part(
         steps = shared_steps + own_steps * tl.load(plan + 7 * block + top_row)
         own_steps = tl.maximum(own_steps, 1)
         at_head = row.to(tl.int64) * heads + group * shared + pair % shared
-        q = tl.load(query + at_head[:, None] * width + dim[None, :], mask=held(real, dim, width), other=0.0)
+        q = tl.load(query + at_head[:, None] * width + dim[None, :], mask=held(real, dim, width, dims), other=0.0)
         top = tl.full([tile], float("-inf"), tl.float32)
         weights = tl.zeros([tile], tl.float32)
         acc = tl.zeros([tile, dims], tl.float32)
@@ -212,7 +213,7 @@ def _part(
             tile_at = tl.where(at >= shared_steps, own_low + own % own_steps * step, low + at * step)
             position = tile_at + key
             offset = (place.to(tl.int64) * groups + group) * width
-            there = held(position < end, dim, width)
+            there = held(position < end, dim, width, dims)
             k = tl.load(key_pages + offset[:, None] + dim[None, :], mask=there, other=0.0)
             v = tl.load(value_pages + offset[:, None] + dim[None, :], mask=there, other=0.0)
             reach = tl.where(server == tl.where(at >= shared_steps, leaf, server), length, 0)
@@ -231,7 +232,7 @@ def _part(
         to = at_head * parts + part - part_low
         tl.store(most + to, top, mask=kept)
         tl.store(total + to, weights, mask=kept)
-        tl.store(mixed + to[:, None] * width + dim[None, :], acc, mask=held(kept, dim, width))
+        tl.store(mixed + to[:, None] * width + dim[None, :], acc, mask=held(kept, dim, width, dims))
 
 
 @triton.jit
@@ -295,7 +296,8 @@ def attend_rows(
     _part[(programs,)](
         query, key_pages, value_pages, table, lanes, lengths, committed, path, scratch.plan, scratch.most,
         scratch.total, scratch.mixed, factor, form.window, table.shape[1], path.shape[1], heads, form.groups, width,
-        form.dims, form.window > 0, form.tile, form.per_tile, form.parts, form.step, block, form.stages, num_warps=form.warps,
+        form.dims, form.window > 0, form.tile, form.per_tile, form.parts, form.step, block, form.stages,
+        num_warps=form.warps,
     )  # fmt: skip
     slice_ = min(form.dims, 128)
     _merge[(rows, heads, form.dims // slice_)](

@@ -34,11 +34,11 @@ def _move(
         target_page = tl.load(pages + target // _PAGE, mask=real, other=0).to(tl.int64)
         read = ((source_page * _PAGE + source % _PAGE) * groups + group) * width
         written = ((target_page * _PAGE + target % _PAGE) * groups + group) * width
-        keys = tl.load(key_pages + read[:, None] + dim[None, :], mask=held(real, dim, width))
-        values = tl.load(value_pages + read[:, None] + dim[None, :], mask=held(real, dim, width))
+        keys = tl.load(key_pages + read[:, None] + dim[None, :], mask=held(real, dim, width, dims))
+        values = tl.load(value_pages + read[:, None] + dim[None, :], mask=held(real, dim, width, dims))
         tl.debug_barrier()
-        tl.store(key_pages + written[:, None] + dim[None, :], keys, mask=held(real, dim, width))
-        tl.store(value_pages + written[:, None] + dim[None, :], values, mask=held(real, dim, width))
+        tl.store(key_pages + written[:, None] + dim[None, :], keys, mask=held(real, dim, width, dims))
+        tl.store(value_pages + written[:, None] + dim[None, :], values, mask=held(real, dim, width, dims))
         tl.debug_barrier()
 
 
@@ -49,15 +49,6 @@ def move_keys(moves: Tensor, table: Tensor, key_pages: Tensor, value_pages: Tens
     """
     groups, width = key_pages.shape[2:]
     _move[(groups,)](
-        moves,
-        table,
-        key_pages,
-        value_pages,
-        moves.shape[0],
-        table.shape[1],
-        groups,
-        width,
-        padded(width),
-        16,
+        moves, table, key_pages, value_pages, moves.shape[0], table.shape[1], groups, width, padded(width), 16,
         num_warps=4,
-    )
+    )  # fmt: skip

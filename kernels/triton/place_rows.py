@@ -57,8 +57,8 @@ def _normed(source, dim, inside, weight, scale, kind, has_norm: tl.constexpr):
 
 @triton.jit
 def _head(
-    source, position, weight, eps, turns, factor, width: tl.constexpr, dims: tl.constexpr, pairs: tl.constexpr, interleaved: tl.constexpr,
-    has_norm: tl.constexpr,
+    source, position, weight, eps, turns, factor, width: tl.constexpr, dims: tl.constexpr, pairs: tl.constexpr,
+    interleaved: tl.constexpr, has_norm: tl.constexpr,
 ):  # fmt: skip
     """One head [D] in float32, normed and turned."""
     dim = tl.arange(0, dims)
@@ -81,9 +81,9 @@ def _head(
 def _place(
     projected, positions, slots, table, q_weight, k_weight, turns, key_pages, value_pages, query, lanes, lengths,
     committed, path, plan, rows, start, most_pages, most_path, window, q_eps, k_eps, factor, heads: tl.constexpr,
-    groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr, gated: tl.constexpr, pairs: tl.constexpr, interleaved: tl.constexpr,
-    q_norm: tl.constexpr, k_norm: tl.constexpr, of_rows: tl.constexpr, windowed: tl.constexpr, per_tile: tl.constexpr,
-    parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+    groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr, gated: tl.constexpr, pairs: tl.constexpr,
+    interleaved: tl.constexpr, q_norm: tl.constexpr, k_norm: tl.constexpr, of_rows: tl.constexpr,
+    windowed: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(1).to(tl.int64), tl.program_id(0)
     each: tl.constexpr = 2 * width if gated else width
@@ -165,7 +165,7 @@ def _launch(
         projected if head.q_norm is None else head.q_norm, projected if head.k_norm is None else head.k_norm,
         projected if head.turns is None else head.turns, key_pages, value_pages, query, lanes, lengths, committed, path,
         plan, grid[1], start, table.shape[-1], path.shape[-1], form.window, head.q_eps, head.k_eps, head.factor,
-        form.heads, form.groups, form.width, form.dims, head.gated, head.pairs, head.interleaved, head.q_norm is not None,
-        head.k_norm is not None, block > 0, form.window > 0, form.per_tile, form.parts, form.step, max(block, 16),
-        num_warps=warps,
+        form.heads, form.groups, form.width, form.dims, head.gated, head.pairs, head.interleaved,
+        head.q_norm is not None, head.k_norm is not None, block > 0, form.window > 0, form.per_tile, form.parts,
+        form.step, max(block, 16), num_warps=warps,
     )  # fmt: skip

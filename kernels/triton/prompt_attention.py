@@ -78,7 +78,7 @@ def _span(
     row, dim = opens + tl.arange(0, tile), tl.arange(0, dims)
     real, position = row < rows, start + row
     at = (row.to(tl.int64) * heads + head) * width
-    q = tl.load(query + at[:, None] + dim[None, :], mask=held(real, dim, width), other=0.0)
+    q = tl.load(query + at[:, None] + dim[None, :], mask=held(real, dim, width, dims), other=0.0)
     end = start + tl.minimum(opens + tile, rows)
     low = 0
     if windowed:
@@ -105,9 +105,11 @@ def _span(
     result = acc / tl.maximum(weights, 1e-30)[:, None]  # a row behind the span may have seen nothing
     if gated:
         gate_at = row.to(tl.int64) * gate_row + head * gate_head
-        opened = tl.load(gate + gate_at[:, None] + dim[None, :], mask=held(real, dim, width), other=0.0).to(tl.float32)
+        opened = tl.load(gate + gate_at[:, None] + dim[None, :], mask=held(real, dim, width, dims), other=0.0).to(
+            tl.float32
+        )
         result = result / (1.0 + tl.exp(-opened))
-    tl.store(out + at[:, None] + dim[None, :], result.to(out.dtype.element_ty), mask=held(real, dim, width))
+    tl.store(out + at[:, None] + dim[None, :], result.to(out.dtype.element_ty), mask=held(real, dim, width, dims))
 
 
 def attend_span(
@@ -123,6 +125,6 @@ def attend_span(
     rows, heads, width = query.shape
     _span[(heads, triton.cdiv(rows, form.tile))](
         query, key_pages, value_pages, pages, query if gate is None else gate, out, scale * LOG2_E, start, rows, window,
-        *gate_at, heads, key_pages.shape[2], width, padded(width), window > 0, gate is not None, form.tile, form.step, form.stages,
-        form.parted, num_warps=form.warps,
+        *gate_at, heads, key_pages.shape[2], width, padded(width), window > 0, gate is not None, form.tile, form.step,
+        form.stages, form.parted, num_warps=form.warps,
     )  # fmt: skip

@@ -109,7 +109,8 @@ def _refuse(plan: Attention, path: str) -> None:
         raise RefusedError(f"The CUDA backend has no attention of this form yet ({path}); update TensorFold.")
     if plan.head_dim > WIDEST or plan.head_dim % EVEN:
         raise RefusedError(
-            f"{path} has heads of {plan.head_dim:,} dimensions; the CUDA backend reads up to {WIDEST}, in steps of {EVEN}."
+            f"{path} has heads of {plan.head_dim:,} dimensions; the CUDA backend reads up to {WIDEST}, "
+            f"in steps of {EVEN}."
         )
 
 

@@ -127,7 +127,8 @@ class Layer:
         mixed = attend(queries, keys, values, reads, plan.scale)
         if gate is not None:
             mixed = output_gated(mixed, gate)
-        return mixed.reshape(len(tokens), -1) @ self.values["op.out"].astype(np.float64).T
+        rows: Floats = mixed.reshape(len(tokens), -1) @ self.values["op.out"].astype(np.float64).T
+        return rows
 
 
 @pytest.fixture(params=list(PLANS))
