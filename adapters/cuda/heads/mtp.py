@@ -15,9 +15,10 @@ from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.control import Table
 from tensorfold.adapters.cuda.decoder import Decoder
 from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
+from tensorfold.adapters.cuda.heads.graphs import Graphs, padded
 from tensorfold.adapters.cuda.heads.head import Taps, copied_pages
 from tensorfold.adapters.cuda.heads.mtp_layers import MtpLayers
-from tensorfold.adapters.cuda.heads.mtp_passes import Chains, Entries, FirstRows, Graphs, Sizes, padded
+from tensorfold.adapters.cuda.heads.mtp_passes import Chains, Entries, FirstRows, Sizes
 from tensorfold.adapters.cuda.lane_book import LaneEntry
 from tensorfold.adapters.cuda.rows import CONV_PAST, Chunk, Tensor
 from tensorfold.adapters.cuda.sampler import RowDraw

@@ -1,4 +1,4 @@
-"""`python -m tests.kernels.triton.sampler_compiled 90` compiles sampler, acceptance and draft rows, with no card."""
+"""`python -m tests.kernels.triton.sampler_compiled 90` compiles sampler and acceptance, with no card."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Any
 import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.triton import acceptance, draft_rows, sampler
+from tensorfold.kernels.triton import acceptance, sampler
 
 FULL, WORD, LONG, REAL = "*fp32", "*i32", "*i64", "*fp64"
 KINDS = {
-    **dict.fromkeys(
-        ("logits", "tops", "lows", "coarse_edges", "fine_edges", "edges", "list_values", "shares", "told_shares"), FULL
-    ),
-    **dict.fromkeys(("seeds", "positions", "draws_at", "coarse_weights", "fine_weights", "weights", "ranks"), LONG),
+    **dict.fromkeys(("logits", "tops", "lows", "coarse_edges", "fine_edges", "edges", "list_values", "shares"), FULL),
+    **dict.fromkeys(("seeds", "positions", "coarse_weights", "fine_weights", "weights", "ranks"), LONG),
     **dict.fromkeys(("divisors", "top_ps", "reaches", "scores"), REAL),
-    **dict.fromkeys(("size", "stride", "words", "spans", "length", "ends_each", "lanes", "width"), "i32"),
+    **dict.fromkeys(("size", "stride", "words", "spans", "length", "ends_each"), "i32"),
 }
 CONSTANTS = {"named": True, "sure": True, "coarse": 16, "fine": 32, "lanes": 512, "most": 128, "allowed": 4096}
 KERNELS: dict[str, tuple[Any, int]] = {
@@ -27,14 +25,13 @@ KERNELS: dict[str, tuple[Any, int]] = {
     "gather": (sampler._gather, 4),
     "settle": (sampler._settle, 16),
     "accept": (acceptance._accept, 1),
-    "advance": (draft_rows._advance, 4),
 }
 
 if __name__ == "__main__":
     target = GPUTarget("cuda", int(sys.argv[1]), 32)
     for name, (kernel, warps) in KERNELS.items():
         constants = {**CONSTANTS, "count": 16 if name == "coarse" else 32}
-        constants = {"accept": {"size": 64, "ends": 16}, "advance": {"block": 8, "wide": 128}}.get(name, constants)
+        constants = {"size": 64, "ends": 16} if name == "accept" else constants
         signature = {n: "constexpr" if n in constants else KINDS.get(n, WORD) for n in kernel.arg_names}
         fixed = {(at,): constants[n] for at, n in enumerate(kernel.arg_names) if n in constants}
         source = triton.compiler.ASTSource(kernel, signature, fixed)

@@ -1,0 +1,248 @@
+"""A block drafter with weights of its own: taps of kept rows become keys that a block of masked positions reads.
+
+One pass, one graph, drafts every position behind the pending token; a selector scores pairs of neighbouring candidates.
+Embedding and head are the target's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch  # type: ignore[import-not-found, unused-ignore]
+
+from tensorfold.adapters.cuda.assembly import Assembly
+from tensorfold.adapters.cuda.blocks.norm import NormBlock
+from tensorfold.adapters.cuda.decoder import Decoder
+from tensorfold.adapters.cuda.heads.block_layer import BlockLayer, BlockRows
+from tensorfold.adapters.cuda.heads.blocks import IntBlock
+from tensorfold.adapters.cuda.heads.context_rings import ContextRings
+from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
+from tensorfold.adapters.cuda.heads.graphs import Graphs, padded
+from tensorfold.adapters.cuda.heads.head import Taps
+from tensorfold.adapters.cuda.heads.selector import Selector
+from tensorfold.adapters.cuda.lane_book import LaneEntry
+from tensorfold.adapters.cuda.rows import Tensor
+from tensorfold.application.ports.target_model import HeadLimits, Lattice, ProposeSpec
+from tensorfold.domain.families.ops import Attention
+from tensorfold.domain.families.plans import DFlashDrafter
+from tensorfold.domain.families.state import StateEntry
+from tensorfold.kernels.triton.draft_block import place_context
+
+MOST_DRAFTS = 15
+MOST_ROWS = 64
+"""Kept rows that are absorbed as a round's; more are a prompt's."""
+
+
+class BlockDrafts:
+    """A draft head made of a drafter's plan and its own checkpoint; `assembly` reads that, `target` the model."""
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        target: Assembly,
+        decoder: Decoder,
+        plan: DFlashDrafter,
+        name: str,
+        *,
+        graphs: bool = True,
+    ) -> None:
+        self._plan, self._decoder, self._assembly = plan, decoder, assembly
+        device, op = assembly.device, plan.layers[0][0].op
+        assert isinstance(op, Attention)
+        self._op = op
+        self._context = assembly.products.linear("context")
+        self._context_norm = NormBlock(assembly, plan.context_norm, "context_norm")
+        names = [f"layers.{at}.{layer[0].name}.{kind}" for at, layer in enumerate(plan.layers) for kind in "kv"]
+        self._context_heads = assembly.products.linear(*names)
+        self.layers = [BlockLayer(assembly, plan, index) for index in range(len(plan.layers))]
+        self._k_norms = torch.stack([layer.heads.k_norm for layer in self.layers])
+        self._output_norm = NormBlock(assembly, plan.output_norm, "output_norm")
+        self._selector = Selector(assembly, plan, DraftLogits(target, decoder.plan.head, plan.draft_ids))
+        self.rings = ContextRings(
+            assembly.room, len(plan.layers), op.kv_heads, op.head_dim, plan.window, assembly.dtype, device
+        )
+        self._graphs = Graphs(device, wanted=graphs)
+        self._tapped = torch.zeros((MOST_ROWS, len(plan.taps) * plan.width), dtype=assembly.dtype, device=device)
+        self._kept: dict[int, IntBlock] = {}
+        self._blocks: dict[tuple[int, int], BlockPass] = {}
+        self.limits = HeadLimits("lattice", MOST_DRAFTS, MOST_DRAFTS, title=name)
+
+    @property
+    def taps(self) -> frozenset[int]:
+        """The layers behind which it reads."""
+        return frozenset(tap.layer for tap in self._plan.taps)
+
+    @property
+    def entries(self) -> tuple[StateEntry, ...]:
+        """Keys and values of each layer, for the newest tokens that a block can reach."""
+        made = []
+        for index, layer in enumerate(self._plan.layers):
+            for kind in ("keys", "values"):
+                path = f"drafter.layers.{index}.{layer[0].name}.{kind}"
+                shape, window = (self._op.kv_heads, self._op.head_dim), self._plan.window - 1
+                made.append(_entry(path, kind, self._assembly.activation, shape, window))
+        return tuple(made)
+
+    def open(self, entry: LaneEntry) -> BlockLane:
+        """Empty state of a lane, or of what stands beside a kept state."""
+        return BlockLane(self, entry)
+
+    def move(self, moves: Tensor) -> None:
+        """Nothing: only kept rows enter, in their order."""
+
+    # -- kept rows -----------------------------------------------------------------------------------------------
+
+    def absorb(self, ring: int, first: int, count: int, taps: Taps) -> None:
+        """Enter keys and values of `count` kept rows from position `first` on."""
+        if count > MOST_ROWS:
+            self._absorb_span(ring, first, count, taps)
+            return
+        rows = padded(count)
+        for at, tap in enumerate(self._plan.taps):
+            part = slice(at * self._plan.width, (at + 1) * self._plan.width)
+            self._tapped[:count, part].copy_(taps[tap.layer])
+        if rows not in self._kept:
+            self._kept[rows] = IntBlock({"positions": (rows,), "lanes": (rows,)}, self._assembly.device)
+        block = self._kept[rows]
+        fields = block.host()
+        fields["positions"][:count] = range(first, first + count)
+        fields["positions"][count:] = 0
+        fields["lanes"][:count], fields["lanes"][count:] = ring, self.rings.nobody
+        block.send()
+
+        def queue() -> None:
+            made, _ = self._context_norm(self._context.decode(self._tapped[:rows]), None)
+            self._place(self._context_heads.decode(made), block.device["positions"], block.device["lanes"])
+
+        self._graphs.run(("absorb", rows), queue)
+
+    def _absorb_span(self, ring: int, first: int, count: int, taps: Taps) -> None:
+        """A prompt's rows, of which the newest that a block can reach are all that is kept."""
+        held = self.rings.held(count)
+        tapped = torch.cat([taps[tap.layer][count - held :] for tap in self._plan.taps], dim=1)
+        made, _ = self._context_norm(self._context.prompt(tapped), None)
+        start = first + count - held
+        positions = torch.arange(start, start + held, dtype=torch.int32, device=tapped.device)
+        self._place(self._context_heads.prompt(made), positions, torch.full_like(positions, ring))
+
+    def _place(self, projected: Tensor, positions: Tensor, lanes: Tensor) -> None:
+        place_context(self.layers[0].heads, self._k_norms, projected, positions, lanes, self.rings.rings)
+
+    # -- drafts --------------------------------------------------------------------------------------------------
+
+    def propose(self, asked: Sequence[tuple[BlockLane, ProposeSpec]]) -> list[Lattice | None]:
+        """Lattices of several lanes; blocks of one length are drafted side by side."""
+        answers: list[Lattice | None] = [None] * len(asked)
+        ready = [(at, lane, spec) for at, (lane, spec) in enumerate(asked) if lane.length]
+        for depth in sorted({spec.depth for _, _, spec in ready}):
+            together = [each for each in ready if each[2].depth == depth]
+            key = padded(len(together)), depth + 1
+            if key not in self._blocks:
+                self._blocks[key] = BlockPass(self, *key)
+            told = self._blocks[key].run([(lane, spec.pending) for _, lane, spec in together])
+            for (at, _, _), lines in zip(together, told, strict=False):
+                answers[at] = self._selector.lattice(lines, depth)
+        return answers
+
+    def queue(self, at: BlockRows, ids: Tensor, pending: Tensor, told: Tensor) -> None:
+        """Queue one pass of blocks."""
+        stream, made = self._decoder.embedding.decode(ids), None
+        for layer in self.layers:
+            stream, made = layer(stream, made, at, self.rings.rings)
+        rows, _ = self._output_norm(stream, made)
+        blocks = len(at.lanes)
+        hidden = rows.view(blocks, at.length, -1)[:, 1:].reshape(blocks * (at.length - 1), -1)
+        self._selector.tell(hidden, pending.long(), blocks, told)
+
+    def block_pass_shape(self, blocks: int, length: int) -> tuple[int, int, int]:
+        """The shape of what a pass tells."""
+        return blocks, length - 1, self._selector.numbers
+
+    @property
+    def mask_token(self) -> int:
+        """The id at positions to be drafted."""
+        return self._plan.mask_token
+
+    @property
+    def device(self) -> Any:
+        """Where it runs."""
+        return self._assembly.device
+
+    @property
+    def graphs(self) -> Graphs:
+        """Its graphs."""
+        return self._graphs
+
+
+class BlockPass:
+    """The pass of B blocks of L rows, the pending token's among them."""
+
+    def __init__(self, head: BlockDrafts, blocks: int, length: int) -> None:
+        self._head, self._shape = head, (blocks, length)
+        shapes = {
+            "ids": (blocks * length,), "positions": (blocks * length,), "lanes": (blocks,), "starts": (blocks,),
+            "pending": (blocks,),
+        }  # fmt: skip
+        self._block = IntBlock(shapes, head.device)
+        fields = self._block.device
+        self._rows = BlockRows(length, fields["positions"], fields["lanes"], fields["starts"])
+        self._told = torch.zeros(head.block_pass_shape(blocks, length), dtype=torch.float32, device=head.device)
+
+    def run(self, asked: Sequence[tuple[BlockLane, int]]) -> Any:
+        """What the selector tells of each block, on the host: float32 [B, L - 1, numbers]."""
+        blocks, length = self._shape
+        fields = self._block.host()
+        ids, positions = fields["ids"].reshape(blocks, length), fields["positions"].reshape(blocks, length)
+        ids[:] = self._head.mask_token
+        fields["pending"][:] = fields["starts"][:] = 0
+        fields["lanes"][:] = self._head.rings.nobody
+        for at, (lane, pending) in enumerate(asked):
+            ids[at, 0] = fields["pending"][at] = pending
+            fields["lanes"][at], fields["starts"][at] = lane.ring, lane.length
+        positions[:] = fields["starts"][:, None] + np.arange(length, dtype=np.int32)
+        self._block.send()
+        fields_there = self._block.device
+        self._head.graphs.run(
+            ("block", blocks, length),
+            lambda: self._head.queue(self._rows, fields_there["ids"], fields_there["pending"], self._told),
+        )
+        return self._told.cpu().numpy()
+
+
+class BlockLane:
+    """Keys and values of `length` kept tokens, as far as blocks can reach back, in the ring of its lane."""
+
+    def __init__(self, head: BlockDrafts, entry: LaneEntry) -> None:
+        self._head, self.ring = head, head.rings.of(entry)
+        self.length = 0
+
+    def absorb(self, tokens: tuple[int, ...], taps: Taps) -> None:
+        """Enter a key and a value for each kept row, in every layer."""
+        self._head.absorb(self.ring, self.length, len(tokens), taps)
+        self.length += len(tokens)
+
+    def propose(self, spec: ProposeSpec) -> Lattice | None:
+        """The lattice of a block behind the pending token."""
+        return self._head.propose([(self, spec)])[0]
+
+    def fork(self, entry: LaneEntry) -> BlockLane:
+        """A copy for another entry with the same committed tokens."""
+        twin = self._head.open(entry)
+        twin.length = self.length
+        self._head.rings.copy(self.ring, twin.ring)
+        return twin
+
+    def export(self) -> tuple[bytes, ...]:
+        """Keys and values, layer by layer."""
+        return self._head.rings.export(self.ring, self.length)
+
+    def load(self, parts: Sequence[bytes], length: int) -> None:
+        """Become the state behind `length` tokens. Raises ValueError on a wrong size."""
+        self._head.rings.load(self.ring, parts, length)
+        self.length = length
+
+
+def _entry(path: str, kind: Any, dtype: str, shape: tuple[int, int], window: int) -> StateEntry:
+    return StateEntry(path, kind, dtype, shape, per=1, window=window)
