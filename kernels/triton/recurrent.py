@@ -58,23 +58,23 @@ def _delta(
     lane = _lane(lanes, by_row)
     if lane < 0:
         return
+    # What depends on the lane alone is fetched at once, before anything waits for it.
+    plan = schedule + lane * most_steps * 3
     steps = tl.load(counts + lane)
+    source, target, flags = tl.load(plan), tl.load(plan + 1), tl.load(plan + 2)
+    committed, aside = tl.load(places + lane * 2).to(tl.int64), tl.load(places + lane * 2 + 1).to(tl.int64)
     if steps == 0:
         return
     keys, values = tl.arange(0, key_width), slice_ * part + tl.arange(0, part)
     inner = keys[:, None] * value_width + values[None, :]
     size = key_width * value_width
-    committed = (tl.load(places + lane * 2).to(tl.int64) * heads + head) * size
-    aside = (tl.load(places + lane * 2 + 1).to(tl.int64) * heads + head) * size
-    base = tl.load(state + committed + inner)
-    now = base
+    committed, aside = (committed * heads + head) * size, (aside * heads + head) * size
+    now = tl.load(state + committed + inner)
     key_head = head // (heads // key_heads)
     column = head * value_width + values
-    plan = schedule + lane * most_steps * 3
     first = lane * ring
-    target, flags = tl.load(plan + 1), tl.load(plan + 2)
     q, k, v, kept, kept_k, beta, scale_k, kept_q, both = _delta_row(
-        mixed, factors, first + tl.load(plan), head, key_head, key_heads, heads, channels, keys, column, key_width
+        mixed, factors, first + source, head, key_head, key_heads, heads, channels, keys, column, key_width
     )
     # Inputs are fetched one step ahead, and the plan of a step two ahead, so that no step waits for both in turn.
     ahead = plan + 3 * tl.minimum(1, steps - 1)
@@ -85,7 +85,8 @@ def _delta(
         next_q, next_k, next_v, next_kept, next_kept_k, next_beta, next_scale_k, next_kept_q, next_both = _delta_row(
             mixed, factors, first + next_source, head, key_head, key_heads, heads, channels, keys, column, key_width
         )
-        now = tl.where((flags & 1) != 0, base, now)
+        if (flags & 1) != 0:  # from memory: a copy in registers would cost every step more than a branch costs
+            now = tl.load(state + committed + inner)
         wide_k, wide_q = k.to(tl.float32)[:, None], q.to(tl.float32)[:, None]
         seen, asked = tl.sum(now * wide_k, 0), tl.sum(now * wide_q, 0)
         change = beta * (v.to(tl.float32) - kept_k * seen)
@@ -94,7 +95,6 @@ def _delta(
         to = out + tl.maximum(target, 0).to(tl.int64) * heads * value_width + column
         tl.store(to, result.to(out.dtype.element_ty), mask=values < tl.where(target >= 0, value_width, 0))
         if (flags & 2) != 0:
-            base = now
             tl.store(state + committed + inner, now)
         if (flags & 4) != 0:
             tl.store(state + aside + inner, now)
@@ -123,24 +123,23 @@ def _mamba2(
     lane = _lane(lanes, by_row)
     if lane < 0:
         return
+    plan = schedule + lane * most_steps * 3
     steps = tl.load(counts + lane)
+    source, target, flags = tl.load(plan), tl.load(plan + 1), tl.load(plan + 2)
+    committed, aside = tl.load(places + lane * 2).to(tl.int64), tl.load(places + lane * 2 + 1).to(tl.int64)
     if steps == 0:
         return
     rows, deep = slice_ * part + tl.arange(0, part), tl.arange(0, size)
     inner = rows[:, None] * size + deep[None, :]
-    committed = (tl.load(places + lane * 2).to(tl.int64) * heads + head) * width * size
-    aside = (tl.load(places + lane * 2 + 1).to(tl.int64) * heads + head) * width * size
-    base = tl.load(state + committed + inner)
-    now = base
+    committed, aside = (committed * heads + head) * width * size, (aside * heads + head) * width * size
+    now = tl.load(state + committed + inner)
     group = head // (heads // groups)
     straight = tl.load(skip + head)
     column = head * width + rows
     whole = heads * width
-    plan = schedule + lane * most_steps * 3
     first = lane * ring
-    target, flags = tl.load(plan + 1), tl.load(plan + 2)
     x, into, out_of, kept, step = _mamba2_row(
-        mixed, factors, first + tl.load(plan), head, group, groups, heads, channels, column, deep, whole, size
+        mixed, factors, first + source, head, group, groups, heads, channels, column, deep, whole, size
     )
     ahead = plan + 3 * tl.minimum(1, steps - 1)
     next_source, next_target, next_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
@@ -150,14 +149,14 @@ def _mamba2(
         next_x, next_into, next_out_of, next_kept, next_step = _mamba2_row(
             mixed, factors, first + next_source, head, group, groups, heads, channels, column, deep, whole, size
         )
-        now = tl.where((flags & 1) != 0, base, now)
+        if (flags & 1) != 0:  # from memory: a copy in registers would cost every step more than a branch costs
+            now = tl.load(state + committed + inner)
         wide = x.to(tl.float32)
         now = now * kept + (step * wide)[:, None] * into.to(tl.float32)[None, :]
         result = tl.sum(now * out_of.to(tl.float32)[None, :], 1) + straight * wide
         to = out + tl.maximum(target, 0).to(tl.int64) * heads * width + column
         tl.store(to, result.to(out.dtype.element_ty), mask=rows < tl.where(target >= 0, width, 0))
         if (flags & 2) != 0:
-            base = now
             tl.store(state + committed + inner, now)
         if (flags & 4) != 0:
             tl.store(state + aside + inner, now)
@@ -168,19 +167,20 @@ def _mamba2(
 
 def delta_rows(
     state: Tensor, mixed: Tensor, factors: Tensor, schedule: Tensor, counts: Tensor, places: Tensor,
-    lanes: Tensor | None, out: Tensor, key_heads: int, *, part: int = 8, warps: int = 1,
+    lanes: Tensor | None, out: Tensor, key_heads: int, *, part: int = 16, warps: int = 1,
 ) -> None:  # fmt: skip
     """Gated delta steps of every lane by its schedule.
 
     `state` float32 [places, H, K, V]; rings `mixed` [lanes * ring, 2 * key_heads * K + H * V] and `factors`
     [lanes * ring, H, 8] as `conv.delta_inputs` leaves them; `schedule` [lanes, S, 3], `counts` [lanes] and `places`
-    [lanes, 2] (read and committed; SAVE) int32; `out` [rows, H, V]. With `lanes` int32 [rows], the lane of each row,
-    only lanes that have rows are run, which is fewer programs and the same bits. `part` and `warps` decide bits.
+    [lanes, 2] (read and committed; SAVE) int32; `out` [rows, H, V]. The last lane is nobody's and has no steps. With
+    `lanes` int32 [rows], the lane of each row, lanes without rows are left out where that makes fewer programs: the
+    bits are the same. `part` and `warps` decide bits.
     """
     _, heads, key_width, value_width = state.shape
     slots = schedule.shape[0]
-    by_row = lanes is not None and out.shape[0] <= slots
-    _delta[(value_width // min(part, value_width), heads, out.shape[0] if by_row else slots)](
+    by_row = lanes is not None and out.shape[0] < slots - 1
+    _delta[(value_width // min(part, value_width), heads, out.shape[0] if by_row else slots - 1)](
         state, mixed, factors, schedule, counts, places, counts if lanes is None else lanes, out, schedule.shape[1],
         heads, key_heads, mixed.shape[-1], mixed.shape[0] // slots, key_width, value_width, min(part, value_width),
         by_row, num_warps=warps, enable_fp_fusion=True,
@@ -198,8 +198,8 @@ def mamba2_rows(
     """
     _, heads, width, size = state.shape
     slots = schedule.shape[0]
-    by_row = lanes is not None and out.shape[0] <= slots
-    _mamba2[(width // min(part, width), heads, out.shape[0] if by_row else slots)](
+    by_row = lanes is not None and out.shape[0] < slots - 1
+    _mamba2[(width // min(part, width), heads, out.shape[0] if by_row else slots - 1)](
         state, mixed, factors, skip, schedule, counts, places, counts if lanes is None else lanes, out,
         schedule.shape[1], heads, groups, mixed.shape[-1], mixed.shape[0] // slots, width, size, min(part, width),
         by_row, num_warps=warps, enable_fp_fusion=True,

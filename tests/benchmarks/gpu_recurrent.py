@@ -25,7 +25,7 @@ from tests.kernels.triton import recurrent_checks, scan_checks
 Tensor = Any
 ROWS = (1, 4, 8, 16, 64)
 LAYERS, SPAN_LAYERS, SPAN, LANES = 20, 4, 2048, 9
-DELTA_FORMS = ((8, 1), (16, 1), (16, 2), (32, 1), (32, 4))
+DELTA_FORMS = ((16, 1), (8, 1), (16, 2), (32, 1), (32, 4))
 MAMBA2_FORMS = ((8, 1), (4, 1), (16, 1), (16, 2))
 WALKS = ((32, 2, 4), (32, 1, 4), (64, 2, 4), (64, 2, 8), (16, 1, 4), (16, 2, 4))
 MAMBA2_WALKS = ((32, 2, 4), (32, 1, 4), (64, 2, 4), (64, 2, 8), (16, 2, 4))

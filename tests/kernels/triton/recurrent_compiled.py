@@ -57,7 +57,7 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
     "gated_norm": (gates._gated_norm, [HALF, HALF, LONG, FULL, HALF, LONG, LONG, REAL, False, True, 128], 1),
     "delta": (
         recurrent._delta,
-        [FULL, HALF, FULL, *[WORD] * 4, HALF, *[LONG] * 5, 128, 128, 8, True],
+        [FULL, HALF, FULL, *[WORD] * 4, HALF, *[LONG] * 5, 128, 128, 16, True],
         1,
     ),
     "mamba2": (
