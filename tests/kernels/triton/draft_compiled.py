@@ -1,4 +1,4 @@
-"""`python -m tests.kernels.triton.draft_compiled 90` compiles the kernels of draft heads for that card, with no card."""
+"""`python -m tests.kernels.triton.draft_compiled 90` compiles the kernels of draft heads for that card, without one."""
 
 from __future__ import annotations
 
