@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,9 +78,15 @@ class Reply:
         return sum(part.drafted for part in parts), sum(part.kept for part in parts)
 
 
+_TOLD: Counter[str] = Counter()
+_OFTEN = 3
+
+
 def tell(line: str) -> None:
-    """What the engine logs: a fault's words, which a reply does not carry."""
-    print(f"   engine: {line}", file=sys.stderr, flush=True)
+    """What the engine logs, a fault's words among it, which a reply does not carry; the same line a few times only."""
+    _TOLD[line] += 1
+    if _TOLD[line] <= _OFTEN:
+        print(f"   engine: {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager

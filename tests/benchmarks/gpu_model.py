@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +71,7 @@ class Measures:
     parts: dict[str, Any] = field(default_factory=dict)
     compared: int = 0
     differences: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
 
     def compare(self, expected: Sequence[Reply], found: Sequence[Reply]) -> None:
         """Count replies that must be equal."""
@@ -93,15 +95,25 @@ FULL = Sizes()
 
 
 def measure(model: TargetModel, name: str, timed: Timed, say: Say, sizes: Sizes = FULL) -> Measures:
-    """Everything of one loaded model, in order of what may be lost least when time runs out."""
+    """Everything of one loaded model; a step that fails is named and costs its own figures alone."""
     made = Measures()
-    forward(model, made, timed, say, sizes)
-    serial = serially(model, made, say, sizes)
-    copied(model, serial, made, say)
-    followed(model, made, say, sizes)
-    if model.limits.head is not None:
-        drafted(model, serial, made, say)
-    prompts(model, made, say, sizes)
+    serial: dict[str, Reply] = {}
+    steps: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("rounds", lambda: forward(model, made, timed, say, sizes)),
+        ("serial", lambda: serial.update(serially(model, made, say, sizes))),
+        ("copied", lambda: copied(model, serial, made, say)),
+        ("a file written again", lambda: followed(model, made, say, sizes)),
+        ("drafted", lambda: drafted(model, serial, made, say) if model.limits.head is not None else None),
+        ("prompts", lambda: prompts(model, made, say, sizes)),
+    )
+    for step, run in steps:
+        began = time.monotonic()
+        try:
+            run()
+        except Exception:
+            made.failed[step] = traceback.format_exc()
+            say(f"{step} failed: {made.failed[step]}")
+        say(f"-- {step}: {time.monotonic() - began:.1f} s")
     return made
 
 
@@ -251,6 +263,8 @@ def drafted(model: TargetModel, serial: dict[str, Reply], made: Measures, say: S
             replies = [ask(scheduler, asked) for _ in range(2)]
         made.compare([expected] * 2, replies)
         best = replies[-1]
+        if not best.stats.drafted:
+            raise RuntimeError("the head drafted nothing")
         found[f"{words}, {kind}"] = figures = {
             "tokens/s": best.rate,
             "tokens a round": best.a_round,

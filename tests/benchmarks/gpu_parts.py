@@ -140,7 +140,9 @@ def model(name: str, folder: Path) -> Found:
         title, notes = loaded.identity.name, loaded.limits.notes
     words, met = judged(made.values, gpu_model.BOUNDS[name])
     figures = made.parts | {"values": made.values, "model": title, "notes": list(notes), "compared": made.compared}
-    return Found(figures, f"{title}: {words}; {made.compared} tokens compared", met and not made.differences)
+    failed = f"; FAILED: {', '.join(made.failed)}" if made.failed else ""
+    met = met and not made.differences and not made.failed
+    return Found(figures | {"failed": made.failed}, f"{title}: {words}; {made.compared} tokens compared{failed}", met)
 
 
 def serving(name: str, folder: Path) -> Found:

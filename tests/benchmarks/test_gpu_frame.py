@@ -56,12 +56,29 @@ def test_the_rate_of_several_streams_is_that_of_the_time_they_share() -> None:
 
 def test_every_part_of_a_models_measures_runs_and_finds_no_difference() -> None:
     made = gpu_model.measure(hash_model(), "nemotron", clocked, silent, SMALL)
+    assert made.failed == {}
     assert made.differences == 0
     assert made.compared > 24 * 8
     assert {"serial", "rounds", "copied", "drafted", "prompts"} <= set(made.parts)
     assert all("record" in part for part in made.parts.values())
     assert made.parts["copied"]["greedy"]["landed"] > 0
     assert made.values["drafted tokens/s"] > 0
+
+
+def test_a_step_that_fails_is_named_and_costs_its_own_figures_alone() -> None:
+    class Broken(WrappedModel):
+        def propose(self, specs: Any) -> Any:
+            raise SystemError("no head here")
+
+        def open(self, capacity: int) -> int:
+            if capacity > 500:
+                raise ValueError("too much")
+            return self.inner.open(capacity)
+
+    made = gpu_model.measure(Broken(hash_model()), "nemotron", clocked, silent, replace(SMALL, prompts=(600,)))
+    assert list(made.failed) == ["drafted", "prompts"]
+    assert "the head drafted nothing" in made.failed["drafted"]
+    assert made.values["serial tokens/s"] > 0
 
 
 def test_a_model_that_draws_another_token_in_a_window_is_noticed() -> None:
