@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 
 Tensor = Any  # a torch tensor
-RESET, COMMIT, SAVE = 1, 2, 4
+RESET, COMMIT, SAVE, RETURN = 1, 2, 4, 8
 
 
 @triton.jit
@@ -85,8 +85,8 @@ def _delta(
         next_q, next_k, next_v, next_kept, next_kept_k, next_beta, next_scale_k, next_kept_q, next_both = _delta_row(
             mixed, factors, first + next_source, head, key_head, key_heads, heads, channels, keys, column, key_width
         )
-        if (flags & 1) != 0:  # from memory: a copy in registers would cost every step more than a branch costs
-            now = tl.load(state + committed + inner)
+        if (flags & 9) != 0:  # from memory: copies in registers would cost every step more than a branch costs
+            now = tl.load(state + tl.where((flags & 8) != 0, aside, committed) + inner)
         wide_k, wide_q = k.to(tl.float32)[:, None], q.to(tl.float32)[:, None]
         seen, asked = tl.sum(now * wide_k, 0), tl.sum(now * wide_q, 0)
         change = beta * (v.to(tl.float32) - kept_k * seen)
@@ -149,8 +149,8 @@ def _mamba2(
         next_x, next_into, next_out_of, next_kept, next_step = _mamba2_row(
             mixed, factors, first + next_source, head, group, groups, heads, channels, column, deep, whole, size
         )
-        if (flags & 1) != 0:  # from memory: a copy in registers would cost every step more than a branch costs
-            now = tl.load(state + committed + inner)
+        if (flags & 9) != 0:  # from memory: copies in registers would cost every step more than a branch costs
+            now = tl.load(state + tl.where((flags & 8) != 0, aside, committed) + inner)
         wide = x.to(tl.float32)
         now = now * kept + (step * wide)[:, None] * into.to(tl.float32)[None, :]
         result = tl.sum(now * out_of.to(tl.float32)[None, :], 1) + straight * wide
@@ -173,9 +173,9 @@ def delta_rows(
 
     `state` float32 [places, H, K, V]; rings `mixed` [lanes * ring, 2 * key_heads * K + H * V] and `factors`
     [lanes * ring, H, 8] as `conv.delta_inputs` leaves them; `schedule` [lanes, S, 3], `counts` [lanes] and `places`
-    [lanes, 2] (read and committed; SAVE) int32; `out` [rows, H, V]. The last lane is nobody's and has no steps. With
-    `lanes` int32 [rows], the lane of each row, lanes without rows are left out where that makes fewer programs: the
-    bits are the same. `part` and `warps` decide bits.
+    [lanes, 2] (read and committed; SAVE and RETURN) int32; `out` [rows, H, V]. The last lane is nobody's and has no
+    steps. With `lanes` int32 [rows], the lane of each row, lanes without rows are left out where that makes fewer
+    programs: the bits are the same. `part` and `warps` decide bits.
     """
     _, heads, key_width, value_width = state.shape
     slots = schedule.shape[0]

@@ -19,7 +19,7 @@ from tensorfold.kernels.reference.gated_delta import gated_norm as exact_gated_n
 from tensorfold.kernels.reference.mamba2 import gate_then_norm, mamba2_step, step_sizes
 from tensorfold.kernels.triton.conv import delta_inputs, mamba2_inputs
 from tensorfold.kernels.triton.gates import gated_norm
-from tensorfold.kernels.triton.recurrent import COMMIT, RESET, SAVE, delta_rows, mamba2_rows
+from tensorfold.kernels.triton.recurrent import COMMIT, RESET, RETURN, SAVE, delta_rows, mamba2_rows
 
 Tensor = Any
 Floats = NDArray[np.float64]
@@ -239,6 +239,10 @@ def _check_tree(case: Case) -> None:
     schedule = [(3, 0, 0), (0, 1, 0), (7, 2, 0), (3, -1, RESET), (5, 3, 0)]
     tree = case.run([schedule, [], []], 4)
     assert torch.equal(case.state, case.start)
+    # The same, the state of row 0 written aside and taken up again.
+    again = case.run([[(3, 0, SAVE), (5, 3, 0), (0, 1, RETURN), (7, 2, 0)], [], []], 4)
+    assert torch.equal(again, tree)
+    assert torch.equal(case.state[0], case.start[0])
     straight, branch = serial(case, [0, 1, 2])[0], serial(case, [0, 7])[0]
     assert all(torch.equal(tree[i], straight[i]) for i in range(3))
     assert torch.equal(tree[3], branch[1])
