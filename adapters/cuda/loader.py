@@ -13,7 +13,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.decoder import Decoder, unbuilt
 from tensorfold.adapters.cuda.engine_parts import EngineParts
-from tensorfold.adapters.cuda.heads.makers import mtp_head
+from tensorfold.adapters.cuda.heads.makers import block_head, mtp_head
 from tensorfold.adapters.cuda.model import CudaModel
 from tensorfold.adapters.cuda.products import Products
 from tensorfold.adapters.cuda.row_check import RowCheck
@@ -185,7 +185,8 @@ def _head(
 ) -> MakeHead | None:
     """The drafter where there is one, else the model's own head where it is stored and wanted."""
     if drafter is not None:
-        raise RefusedError(f"{drafter.name} cannot draft on CUDA yet: start with `--no-drafts`.")
+        own = WeightReader(drafter.bound, drafter.facts, say)
+        return block_head(drafter.plan, own, drafter.name, drafts.drafter_bits)
     if plan.mtp is None or drafts.mtp_drafts == 0 or not weights.has_below("mtp."):
         return None
     return mtp_head(plan.mtp)
