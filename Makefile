@@ -5,7 +5,7 @@
 #   make prove   the long proofs; PART=name runs one
 #   make parity  every family's logits against other libraries, where they are installed, and against float64
 #   make bench   the benchmarks, each with its least figures; PART=name runs one
-#   make triton  every Triton kernel compiled by each of the Tritons named in VERSIONS, in environments of their own
+#   make triton  every Triton kernel compiled by each of the Tritons named in VERSIONS
 #   make mutate  how many planted faults the tests notice
 
 PYTHON ?= python3
@@ -43,8 +43,8 @@ prove: $(VENV)/.ready-test
 bench: $(VENV)/.ready-test
 	@$(RUN) -m tests.benchmarks --require $(if $(PART),--part $(PART))
 
-triton: $(VENV)/bin/python
-	@$(RUN) -m tests.kernels.triton.versions $(VERSIONS)
+triton: $(VENV_CUDA)/.ready
+	@PYTHONPATH=.pkg:. $(VENV_CUDA)/bin/python -m tests.kernels.triton.versions $(VERSIONS)
 
 mutate: $(VENV)/.ready-test
 	@$(RUN) -m tests.mutation

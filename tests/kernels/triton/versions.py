@@ -1,6 +1,7 @@
 """`python -m tests.kernels.triton.versions 3.6.0 3.9.0`: which of these Tritons compiles every kernel?
 
-Each is installed into an environment of its own in a temporary folder. Needs no card; the last line says what compiled.
+Each is installed into a folder of its own that stands before the environment's Triton; torch is the environment's.
+Needs no card; the last line says what compiled.
 """
 
 from __future__ import annotations
@@ -8,30 +9,41 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
 from tests.tree import ROOT
 
 ARCHITECTURES = ("80", "90", "100", "120")
+MODULES = tuple(sorted(path.stem for path in Path(__file__).parent.glob("*compiled.py")))
+"""Each compiles some kernels for the architecture it is given, and prints a line for each."""
 
 
 def compiled(version: str, folder: Path) -> dict[str, int]:
     """How many kernels this Triton compiled for each architecture; nothing for one at which it failed."""
-    venv.create(folder / "venv", with_pip=True)
-    python = folder / "venv" / "bin" / "python"
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, f"triton=={version}"], check=True)
-    environment = {"PYTHONPATH": f"{ROOT / '.pkg'}:{ROOT}", "HOME": str(folder), "PATH": "/usr/bin:/bin"}
-    found = {}
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    subprocess.run([*pip, "--no-deps", "--target", str(folder / "site"), f"triton=={version}"], check=True)
+    found: dict[str, int] = {}
     for architecture in ARCHITECTURES:
-        command = [str(python), "-m", "tests.kernels.triton.compiled", architecture]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
-        if done.returncode:
-            print(f"triton {version}, sm_{architecture}: {done.stderr[-2000:]}", flush=True)
-        else:
-            found[architecture] = len(done.stdout.split())
+        counts = [_count(module, architecture, folder) for module in MODULES]
+        if all(counts):
+            found[architecture] = sum(counts)
     return found
+
+
+def _count(module: str, architecture: str, folder: Path) -> int:
+    """Kernels of one module; 0, with the compiler's words, where it failed."""
+    environment = {
+        "PYTHONPATH": f"{folder / 'site'}:{ROOT / '.pkg'}:{ROOT}",
+        "HOME": str(folder),
+        "PATH": "/usr/bin:/bin",
+        "TRITON_INTERPRET": "0",
+    }
+    command = [sys.executable, "-m", f"tests.kernels.triton.{module}", architecture]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    if done.returncode:
+        print(f"{module} for sm_{architecture}: {done.stderr[-2000:]}", flush=True)
+        return 0
+    return len(done.stdout.splitlines())
 
 
 def main(versions: list[str]) -> int:
