@@ -35,10 +35,10 @@ def _silu(x):
 
 
 @triton.jit
-def _convolved(x, x_stride, raw, taps, weight, bias, row, at, place, limit, channels, has_bias: tl.constexpr):
+def _convolved(x, x_stride, raw, taps, weight, bias, row, place, limit, channels, has_bias: tl.constexpr):
+    """A row's own inputs at the channels `place` below `limit`, and silu of their convolution."""
     inside = place < limit
     own = tl.load(x + row * x_stride + place, mask=inside, other=0.0)
-    tl.store(raw + at * channels + place, own, mask=inside)
     total = tl.zeros_like(own).to(tl.float32)
     if has_bias:
         total += tl.load(bias + place, mask=inside, other=0.0)
@@ -51,7 +51,7 @@ def _convolved(x, x_stride, raw, taps, weight, bias, row, at, place, limit, chan
         learnt = tl.load(weight + tap * channels + place, mask=inside, other=0.0)
         total += tl.where(source >= 0, old, new) * learnt
     total += own.to(tl.float32) * tl.load(weight + 3 * channels + place, mask=inside, other=0.0)
-    return _silu(total)
+    return own, _silu(total)
 
 
 @triton.jit
@@ -63,25 +63,15 @@ def _delta_inputs(
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = tl.load(ring_at + row).to(tl.int64)
     kind = mixed.dtype.element_ty
-    keys = tl.arange(0, key_width)
-    place = head * key_width + keys
-    q = _convolved(x, x_stride, raw, taps, weight, bias, row, at, place, channels, channels, has_bias).to(kind)
-    tl.store(mixed + at * channels + place, q)
-    place += key_heads * key_width
-    k = _convolved(x, x_stride, raw, taps, weight, bias, row, at, place, channels, channels, has_bias).to(kind)
-    tl.store(mixed + at * channels + place, k)
-    deep = tl.arange(0, values_block)
-    inside = deep < values
-    place = 2 * key_heads * key_width + head * values + deep
-    limit = 2 * key_heads * key_width + (head + 1) * values
-    v = _convolved(x, x_stride, raw, taps, weight, bias, row, at, place, limit, channels, has_bias).to(kind)
-    tl.store(mixed + at * channels + place, v, mask=inside)
-    nothing = tl.zeros([values_block], out.dtype.element_ty)
-    tl.store(out + (row * key_heads + head) * values + deep, nothing, mask=inside)
-    q, k = q.to(tl.float32), k.to(tl.float32)  # as steps will read them
-    key_scale = 1.0 / tl.sqrt(tl.sum(k * k, 0) + eps)
-    query_scale = 1.0 / tl.sqrt(tl.sum(q * q, 0) + eps) * (key_width**-0.5)
-    both = tl.sum(k * q, 0) * key_scale * query_scale
+    # All loads come first: none of them may wait for a store.
+    keys, deep = tl.arange(0, key_width), tl.arange(0, values_block)
+    of_q = head * key_width + keys
+    of_k = of_q + key_heads * key_width
+    first = 2 * key_heads * key_width + head * values
+    of_v, limit, inside = first + deep, first + values, deep < values
+    raw_q, q = _convolved(x, x_stride, raw, taps, weight, bias, row, of_q, channels, channels, has_bias)
+    raw_k, k = _convolved(x, x_stride, raw, taps, weight, bias, row, of_k, channels, channels, has_bias)
+    raw_v, v = _convolved(x, x_stride, raw, taps, weight, bias, row, of_v, limit, channels, has_bias)
     which = tl.arange(0, shared_block)
     mine = head * shared + which
     there = which < shared
@@ -89,6 +79,20 @@ def _delta_inputs(
     wide += tl.load(step_bias + mine, mask=there, other=0.0)
     kept = tl.exp(tl.load(rate + mine, mask=there, other=0.0) * softplus(wide))
     opened = tl.load(b + row * b_stride + mine, mask=there, other=0.0).to(tl.float32)
+    into, left = mixed + at * channels, raw + at * channels
+    tl.store(left + of_q, raw_q)
+    tl.store(left + of_k, raw_k)
+    tl.store(left + of_v, raw_v, mask=inside)
+    q, k = q.to(kind), k.to(kind)
+    tl.store(into + of_q, q)
+    tl.store(into + of_k, k)
+    tl.store(into + of_v, v.to(kind), mask=inside)
+    nothing = tl.zeros([values_block], out.dtype.element_ty)
+    tl.store(out + (row * key_heads + head) * values + deep, nothing, mask=inside)
+    q, k = q.to(tl.float32), k.to(tl.float32)  # as steps will read them
+    key_scale = 1.0 / tl.sqrt(tl.sum(k * k, 0) + eps)
+    query_scale = 1.0 / tl.sqrt(tl.sum(q * q, 0) + eps) * (key_width**-0.5)
+    both = tl.sum(k * q, 0) * key_scale * query_scale
     to = factors + (at * heads + mine) * 8
     tl.store(to, kept, mask=there)
     tl.store(to + 1, kept * key_scale, mask=there)
@@ -117,7 +121,8 @@ def _mamba2_inputs(
     else:
         place = (part - 1) * block + tl.arange(0, block)
         inside = place < channels
-        made = _convolved(x, x_stride, raw, taps, weight, bias, row, at, place, channels, channels, has_bias)
+        own, made = _convolved(x, x_stride, raw, taps, weight, bias, row, place, channels, channels, has_bias)
+        tl.store(raw + at * channels + place, own, mask=inside)
         tl.store(mixed + at * channels + place, made.to(mixed.dtype.element_ty), mask=inside)
         nothing = tl.zeros([block], out.dtype.element_ty)
         tl.store(out + row * inner + place, nothing, mask=place < inner)
