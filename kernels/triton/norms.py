@@ -42,26 +42,6 @@ def _gated_silu(both, out, width, block: tl.constexpr):
 
 
 @triton.jit
-def _gated_norm(mixed, gate, weight, out, width, groups, eps, gate_first: tl.constexpr, block: tl.constexpr):
-    row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    place = tl.arange(0, block)
-    inside = place < width
-    at = (row * groups + group) * width + place
-    value = tl.load(mixed + at, mask=inside, other=0.0).to(tl.float32)
-    z = tl.load(gate + at, mask=inside, other=0.0).to(tl.float32)
-    opened = z / (1.0 + tl.exp(-z))
-    if gate_first:  # the weight spans all groups
-        value *= opened
-        learnt = tl.load(weight + group * width + place, mask=inside, other=0.0).to(tl.float32)
-    else:  # every group, a head, shares the weight
-        learnt = tl.load(weight + place, mask=inside, other=0.0).to(tl.float32)
-    result = value * (1.0 / tl.sqrt(tl.sum(value * value, 0) / width + eps)) * learnt
-    if not gate_first:
-        result *= opened
-    tl.store(out + at, result.to(out.dtype.element_ty), mask=inside)
-
-
-@triton.jit
 def _squared_relu(x, out, width, block: tl.constexpr):
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = part * block + tl.arange(0, block)
@@ -110,15 +90,3 @@ def combine(pairs: Tensor, weights: Tensor, out: Tensor) -> None:
     """`out` [R, D] = the weighted sum of a row's experts `pairs` [R * k, D], slot after slot; `weights` is [R, k]."""
     rows, width = out.shape
     _combine[(rows, triton.cdiv(width, 512))](pairs, weights, out, width, weights.shape[1], 512, num_warps=4)
-
-
-def gated_norm(
-    mixed: Tensor, gate: Tensor, weight: Tensor, out: Tensor, groups: int, eps: float, gate_first: bool
-) -> None:
-    """Rows [R, groups * W] normed in groups, with silu(gate) before the norm (Mamba-2) or behind it (delta net).
-
-    `weight` is [groups * W] when the gate comes first, else [W] for every group.
-    """
-    rows, width = mixed.shape[0], mixed.shape[1] // groups
-    block = triton.next_power_of_2(width)
-    _gated_norm[(rows, groups)](mixed, gate, weight, out, width, groups, eps, gate_first, block, num_warps=4)

@@ -17,7 +17,6 @@ KERNELS: dict[str, tuple[Any, list[str | int | bool]]] = {
     "gated_silu": (norms._gated_silu, [HALF, HALF, LONG, 1024]),
     "squared_relu": (norms._squared_relu, [HALF, HALF, LONG, 1024]),
     "combine": (norms._combine, [HALF, FULL, HALF, LONG, LONG, 512]),
-    "gated_norm": (norms._gated_norm, [HALF, HALF, HALF, HALF, LONG, LONG, "fp32", True, 512]),
     "logits": (routers._logits, [HALF, HALF, FULL, LONG, LONG, 4, 512]),
     "choose": (
         routers._choose,
