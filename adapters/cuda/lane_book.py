@@ -154,7 +154,7 @@ class LaneBook:
         number = self._kept.pop()
         start = self.room.lanes * self.room.ring + CONV_PAST * number
         place = STATES * self.room.lanes + number
-        kept = LaneEntry(-1, entry.length, range(start, start + CONV_PAST), (place,))
+        kept = LaneEntry(-1, entry.capacity, range(start, start + CONV_PAST), (place,))
         return kept, self._share(entry, kept, whole, rest)
 
     def resume(self, kept: LaneEntry, capacity: int) -> tuple[LaneEntry, list[tuple[int, int]]]:

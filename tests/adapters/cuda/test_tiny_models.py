@@ -29,7 +29,7 @@ from tests.contracts.target_model.rows import ModelSubject  # noqa: E402
 from tests.reference.reference_model import ReferenceModel  # noqa: E402
 
 CHECKS = checks_of(lane_checks, row_checks, head_checks, mask_checks, image_checks, misuse_checks, shape_checks)
-NEAR = 0.25 if ON_CARD else 2e-3
+NEAR = 0.4 if ON_CARD else 2e-3
 """How far rows in bf16, or in float32, may be from float64 ones, for logits of a few units."""
 SMALL: dict[str, dict[str, Any]] = {"llama": {}, "qwen3_5": {"num_hidden_layers": 4}, "nemotron_h": {}}
 

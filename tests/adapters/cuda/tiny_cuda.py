@@ -68,7 +68,7 @@ class TinyCuda:
         assembly = Assembly(weights, products, sizes, device, torch.bfloat16, "bfloat16")
         return assembled(self.plan, assembly, head, graphs=True)
 
-    def model(self, streams: int = 4, kept: int = 3, head: MakeHead | None = None) -> CudaModel:
+    def model(self, streams: int = 6, kept: int = 3, head: MakeHead | None = None) -> CudaModel:
         """The model, unchecked."""
         sizes = room(streams, CONTEXT, kept)
         parts = self.parts(sizes, head)
