@@ -4,7 +4,7 @@
     row of V logits:   |  span 0  |  span 1  | ... |      one program a row and span
     peaks              greatest logit, its lowest id, least logit
     coarse             counts and weights above 16 thresholds between them
-    fine               the same above 32 thresholds inside the step where the cut lies, if that step is still crowded
+    fine               the same inside the step where the cut lies, if that step is still crowded
     gather             noise of the candidates above the step; those inside it are listed, in the order of their ids
     settle             one program a row: the cut inside the list, noise of what stays, the winner
 
@@ -25,9 +25,10 @@ Tensor = Any
 
 FORCED, GREEDY, SAMPLED = 0, 1, 2
 LISTED = 4096
-_COARSE, _FINE = 16, 32
-_LANES, _FINE_LANES = 512, 256  # logits that a step of a span reads
-_MOST_SPANS = 128
+_STEPS = 16
+_PEAK_LANES, _LANES, _GATHER_LANES = 1024, 256, 512  # logits that one turn of a span's loop reads
+_MOST_SPANS, _WANTED_PROGRAMS = 128, 1024
+_MOST_TURNS = 255  # of `_count`, whose sums have no room for more
 
 
 @triton.jit
@@ -149,20 +150,20 @@ def _step(numbers, weights, edges, row, spans, by_number, top_k, needed, count: 
 @triton.jit
 def _found(
     coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, row, spans, by_number,
-    by_weight, top_k, top_p, allowed, coarse: tl.constexpr, fine: tl.constexpr, most: tl.constexpr,
+    by_weight, top_k, top_p, allowed, count: tl.constexpr, most: tl.constexpr,
 ):  # fmt: skip
     """The last step found: whether it is a fine one, then as `_step` tells, how many it lists, what is needed."""
-    total = tl.max(_totals(coarse_weights, row, spans, coarse, most), 0)
+    total = tl.max(_totals(coarse_weights, row, spans, count, most), 0)
     needed = tl.where(by_weight, _needed(total, top_p), 0)
     both = by_number & by_weight
     step, lower, upper, number, weight, down = _step(
-        coarse_numbers, coarse_weights, coarse_edges, row, spans, by_number, top_k, needed, coarse, most
+        coarse_numbers, coarse_weights, coarse_edges, row, spans, by_number, top_k, needed, count, most
     )
     listed = tl.where(both, down, down - number)
     crowded = listed > allowed
     if crowded:
         step, lower, upper, number, weight, down = _step(
-            fine_numbers, fine_weights, fine_edges, row, spans, by_number, top_k, needed, fine, most
+            fine_numbers, fine_weights, fine_edges, row, spans, by_number, top_k, needed, count, most
         )
         listed = tl.where(both, down, down - number)
     return crowded, step, lower, upper, number, weight, listed, needed
@@ -174,17 +175,15 @@ def _count(
     count: tl.constexpr, lanes: tl.constexpr,
 ):  # fmt: skip
     """Counts and weights of a span's candidates above each of `edge` [count]."""
-    number = tl.zeros([count, lanes], tl.int32)
-    weight = tl.zeros([count, lanes], tl.int64)
-    for start in range(first, last, lanes):
+    # One sum holds both: weights below bit 48, since a thread adds at most 255 of up to 2^40, and numbers above.
+    both = tl.zeros([count, lanes], tl.int64)
+    for start in tl.range(first, last, lanes, num_stages=3):
         value = _logit(logits, masks, masked, row, start + tl.arange(0, lanes), size, stride, words)
-        mass = _weight(value, high, divisor)
-        above = value[None, :] > edge[:, None]
-        number += above.to(tl.int32)
-        weight += tl.where(above, mass[None, :], 0)
+        worth = _weight(value, high, divisor) + 281474976710656
+        both += tl.where(value[None, :] > edge[:, None], worth[None, :], 0)
     step = tl.arange(0, count)
-    tl.store(numbers + at * count + step, tl.sum(number, 1))
-    tl.store(weights + at * count + step, tl.sum(weight, 1))
+    tl.store(numbers + at * count + step, tl.sum((both >> 48).to(tl.int32), 1))
+    tl.store(weights + at * count + step, tl.sum(both & 281474976710655, 1))
 
 
 @triton.jit
@@ -229,8 +228,7 @@ def _coarse(
             reach = tl.where(by_number, 32.0, -27.73 * divisor)
             reach = tl.minimum(reach, high.to(tl.float64) - low.to(tl.float64))
             step = tl.arange(0, count)
-            part = (step + 1).to(tl.float64) / count
-            edge = (high.to(tl.float64) - reach * part * part).to(tl.float32)
+            edge = (high.to(tl.float64) - reach * ((step + 1).to(tl.float64) / count)).to(tl.float32)
             edge = tl.where(step == count - 1, float("-inf"), edge)
             if span == 0:
                 tl.store(edges + row * count + step, edge)
@@ -243,8 +241,8 @@ def _coarse(
 @triton.jit
 def _fine(
     logits, masks, masks_used, kinds, divisors, top_ks, top_ps, tops, places, lows, coarse_numbers, coarse_weights,
-    coarse_edges, numbers, weights, edges, size, stride, words, spans, length, coarse: tl.constexpr,
-    count: tl.constexpr, lanes: tl.constexpr, most: tl.constexpr, allowed: tl.constexpr,
+    coarse_edges, numbers, weights, edges, size, stride, words, spans, length, count: tl.constexpr,
+    lanes: tl.constexpr, most: tl.constexpr, allowed: tl.constexpr,
 ):  # fmt: skip
     row, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
     kind = tl.load(kinds + row)
@@ -253,10 +251,10 @@ def _fine(
         top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
         _sampled, by_number, by_weight = _cuts(kind, top_k, top_p, high, size)
         if by_number | by_weight:
-            total = tl.max(_totals(coarse_weights, row, spans, coarse, most), 0)
+            total = tl.max(_totals(coarse_weights, row, spans, count, most), 0)
             needed = tl.where(by_weight, _needed(total, top_p), 0)
             _place, lower, upper, number, _mass, down = _step(
-                coarse_numbers, coarse_weights, coarse_edges, row, spans, by_number, top_k, needed, coarse, most
+                coarse_numbers, coarse_weights, coarse_edges, row, spans, by_number, top_k, needed, count, most
             )
             if tl.where(by_number & by_weight, down, down - number) > allowed:
                 other = tl.arange(0, most)
@@ -292,7 +290,7 @@ def _best(score, rank):
 def _gather(
     logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, tops, places,
     coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, scores, ranks, list_values,
-    list_places, size, stride, words, spans, length, named: tl.constexpr, coarse: tl.constexpr, fine: tl.constexpr,
+    list_places, size, stride, words, spans, length, named: tl.constexpr, count: tl.constexpr,
     lanes: tl.constexpr, most: tl.constexpr, allowed: tl.constexpr,
 ):  # fmt: skip
     row, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -306,18 +304,17 @@ def _gather(
         if by_number | by_weight:
             is_fine, step, lower, upper, _number, _mass, listed, _need = _found(
                 coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, row, spans,
-                by_number, by_weight, top_k, top_p, allowed, coarse, fine, most,
+                by_number, by_weight, top_k, top_p, allowed, count, most,
             )  # fmt: skip
             crowded = listed > allowed
             upper = tl.where(by_number & by_weight, float("inf"), upper)
             other = tl.arange(0, most)
             before = other < span
+            at = (row * spans + other) * count + step
             if is_fine:
-                at = (row * spans + other) * fine + step
                 down = tl.load(fine_numbers + at, mask=before, other=0)
                 over = tl.load(fine_numbers + at - tl.minimum(step, 1), mask=before, other=0)
             else:
-                at = (row * spans + other) * coarse + step
                 down = tl.load(coarse_numbers + at, mask=before, other=0)
                 over = tl.load(coarse_numbers + at - tl.minimum(step, 1), mask=before, other=0)
             over = tl.where((step == 0) | (by_number & by_weight), 0, over)
@@ -463,7 +460,7 @@ def _settle(
     logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, tops, places,
     coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, scores, ranks, list_values,
     list_places, tokens, shares, size, stride, words, spans, named: tl.constexpr, sure: tl.constexpr,
-    coarse: tl.constexpr, fine: tl.constexpr, most: tl.constexpr, allowed: tl.constexpr,
+    count: tl.constexpr, most: tl.constexpr, allowed: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     kind = tl.load(kinds + row)
@@ -481,7 +478,7 @@ def _settle(
                 seed, position, reach = tl.load(seeds + row), tl.load(positions + row), tl.load(reaches + row)
                 _deep, _place, _lower, _upper, number, weight, listed, needed = _found(
                     coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, row, spans,
-                    by_number, by_weight, top_k, top_p, allowed, coarse, fine, most,
+                    by_number, by_weight, top_k, top_p, allowed, count, most,
                 )  # fmt: skip
                 if listed <= allowed:
                     score, rank = _settle_list(
@@ -499,7 +496,7 @@ def _settle(
         if sure:
             share = tl.full([], 1.0, tl.float64)
             if (high > float("-inf")) & (high < float("inf")):
-                total = tl.max(_totals(coarse_weights, row, spans, coarse, most), 0)
+                total = tl.max(_totals(coarse_weights, row, spans, count, most), 0)
                 value = tl.load(logits + row * stride + winner).to(tl.float32)
                 share = _weight(value, high, divisor).to(tl.float64) / total.to(tl.float64)
             tl.store(shares + row, share.to(tl.float32))
@@ -534,7 +531,7 @@ class Scratch:
     places: Tensor  # int32 [R, spans]
     lows: Tensor  # float32 [R, spans]
     coarse: tuple[Tensor, Tensor, Tensor]  # int32 and int64 [R, spans, 16], float32 [R, 16]
-    fine: tuple[Tensor, Tensor, Tensor]  # int32 and int64 [R, spans, 32], float32 [R, 32]
+    fine: tuple[Tensor, Tensor, Tensor]  # int32 and int64 [R, spans, 16], float32 [R, 16]
     scores: Tensor  # float64 [R, spans]
     ranks: Tensor  # int64 [R, spans]
     values: Tensor  # float32 [R, LISTED]
@@ -545,16 +542,16 @@ def scratch(rows: int, empty: Any, kinds: Any) -> Scratch:
     """Scratch for up to `rows` rows; `empty(shape, kind)` allocates, `kinds` names int32, int64, float32, float64."""
     spans = _MOST_SPANS
 
-    def steps(count: int) -> tuple[Tensor, Tensor, Tensor]:
-        shape = (rows, spans, count)
-        return empty(shape, kinds.int32), empty(shape, kinds.int64), empty((rows, count), kinds.float32)
+    def steps() -> tuple[Tensor, Tensor, Tensor]:
+        shape = (rows, spans, _STEPS)
+        return empty(shape, kinds.int32), empty(shape, kinds.int64), empty((rows, _STEPS), kinds.float32)
 
     return Scratch(
         empty((rows, spans), kinds.float32),
         empty((rows, spans), kinds.int32),
         empty((rows, spans), kinds.float32),
-        steps(_COARSE),
-        steps(_FINE),
+        steps(),
+        steps(),
         empty((rows, spans), kinds.float64),
         empty((rows, spans), kinds.int64),
         empty((rows, LISTED), kinds.float32),
@@ -564,8 +561,8 @@ def scratch(rows: int, empty: Any, kinds: Any) -> Scratch:
 
 def spans_of(rows: int, size: int) -> tuple[int, int]:
     """Into how many spans rows are cut, and their length: enough programs for a card, no more than are merged fast."""
-    wanted = max(2048, -(-size * rows // 512))
-    length = -(-max(wanted, -(-size // _MOST_SPANS)) // _LANES) * _LANES
+    wanted = min(size * rows // _WANTED_PROGRAMS, _MOST_TURNS * _LANES - _PEAK_LANES)
+    length = -(-max(2 * _PEAK_LANES, wanted, -(-size // _MOST_SPANS)) // _PEAK_LANES) * _PEAK_LANES
     return -(-size // length), length
 
 
@@ -589,21 +586,19 @@ def draw_rows(
     names, share = tokens if ids is None else ids, tokens if shares is None else shares
     sure, grid, r = shares is not None, (rows, spans), room
     shape = (size, stride, words, spans, length)
-    _peaks[grid](logits, mask, flags, rules.kinds, r.tops, r.places, r.lows, *shape, _LANES, num_warps=4)
+    _peaks[grid](logits, mask, flags, rules.kinds, r.tops, r.places, r.lows, *shape, _PEAK_LANES, num_warps=4)
     peaks = (rules.kinds, rules.divisors, rules.top_ks, rules.top_ps, r.tops, r.places, r.lows)
-    _coarse[grid](logits, mask, flags, *peaks, *r.coarse, *shape, sure, _COARSE, _LANES, most, num_warps=8)
-    _fine[grid](
-        logits, mask, flags, *peaks, *r.coarse, *r.fine, *shape, _COARSE, _FINE, _FINE_LANES, most, LISTED, num_warps=8
-    )
+    _coarse[grid](logits, mask, flags, *peaks, *r.coarse, *shape, sure, _STEPS, _LANES, most, num_warps=8)
+    _fine[grid](logits, mask, flags, *peaks, *r.coarse, *r.fine, *shape, _STEPS, _LANES, most, LISTED, num_warps=8)
     settings = (
         names, rules.kinds, rules.seeds, rules.divisors, rules.top_ks, rules.top_ps, rules.reaches, rules.positions,
     )  # fmt: skip
     found = (r.tops, r.places, *r.coarse, *r.fine, r.scores, r.ranks, r.values, r.listed)
+    named = ids is not None
     _gather[grid](
-        logits, mask, flags, *settings, *found, *shape, ids is not None, _COARSE, _FINE, _LANES, most, LISTED,
-        num_warps=4,
-    )  # fmt: skip
+        logits, mask, flags, *settings, *found, *shape, named, _STEPS, _GATHER_LANES, most, LISTED, num_warps=4
+    )
     _settle[(rows,)](
-        logits, mask, flags, *settings, *found, tokens, share, *shape[:-1], ids is not None, sure, _COARSE, _FINE, most,
-        LISTED, num_warps=16,
+        logits, mask, flags, *settings, *found, tokens, share, *shape[:-1], named, sure, _STEPS, most, LISTED,
+        num_warps=16,
     )  # fmt: skip

@@ -17,7 +17,7 @@ KINDS = {
     **dict.fromkeys(("divisors", "top_ps", "reaches", "scores"), REAL),
     **dict.fromkeys(("size", "stride", "words", "spans", "length", "ends_each"), "i32"),
 }
-CONSTANTS = {"named": True, "sure": True, "coarse": 16, "fine": 32, "lanes": 512, "most": 128, "allowed": 4096}
+CONSTANTS = {"named": True, "sure": True, "count": 16, "lanes": 256, "most": 128, "allowed": 4096}
 KERNELS: dict[str, tuple[Any, int]] = {
     "peaks": (sampler._peaks, 4),
     "coarse": (sampler._coarse, 8),
@@ -30,8 +30,7 @@ KERNELS: dict[str, tuple[Any, int]] = {
 if __name__ == "__main__":
     target = GPUTarget("cuda", int(sys.argv[1]), 32)
     for name, (kernel, warps) in KERNELS.items():
-        constants = {**CONSTANTS, "count": 16 if name == "coarse" else 32}
-        constants = {"size": 64, "ends": 16} if name == "accept" else constants
+        constants = {"size": 64, "ends": 16} if name == "accept" else CONSTANTS
         signature = {n: "constexpr" if n in constants else KINDS.get(n, WORD) for n in kernel.arg_names}
         fixed = {(at,): constants[n] for at, n in enumerate(kernel.arg_names) if n in constants}
         source = triton.compiler.ASTSource(kernel, signature, fixed)
