@@ -55,7 +55,7 @@ def alias(both: Scene) -> bool:
 
 
 def most_tokens(both: Scene) -> bool:
-    return reply_tokens(both) == 7 and in_report("up to 7 tokens", "up to 4096 tokens")(both)
+    return reply_tokens(both) == 7 and in_report("up to 7 tokens", "as long as the context leaves room")(both)
 
 
 def backend(both: Scene) -> bool:
