@@ -127,10 +127,11 @@ __device__ __forceinline__ float bf16_high(u32 w) { return __uint_as_float(w & 0
 //
 // 4 bits: a nibble in bits 0-3 of a bf16 number is q * 2^-133, one in bits 4-7 is q * 2^-129 (below 2^-125 the exponent's
 // last bit weighs what the bit above the fraction would): one mask makes an operand, and half of the shifts are saved,
-// which matters because shifts and masks share the pipe that limits few rows. x is scaled by 2^64 and 2^60 to match.
-// 5, 6 bits: 0x4300 with q in its low bits is 128 + q. 8 bits: q. All of it is exact.
+// which matters because shifts and masks share the pipe that limits few rows. x is scaled by 2^64 and 2^60 to match, so that
+// products, sums of x and results lack 2^69, which the last addition gives back. 5, 6 bits: 0x4300 with q in its low bits
+// is 128 + q. 8 bits: q. All of it is exact. wide_rows.cu does the same, so that both make the same bits.
 constexpr float OFFSET = BITS == 5 || BITS == 6 ? 128.f : 0.f;  // what is taken off the bias, times the scale
-constexpr float UNIT = BITS == 4 ? 590295810358705651712.f : 1.f;  // 2^69: what a product lacks
+constexpr float UNIT = BITS == 4 ? 590295810358705651712.f : 1.f, LACK = 1.f / UNIT;  // 2^69
 struct Group {
     u32 low[4], high[4];
 };
@@ -211,9 +212,9 @@ __device__ __forceinline__ void add_group(float (&sum)[RT][MT][4], const u8* at,
         if (BITS != 16) {
             const uint2 pair = *(const uint2*)(at + t * COPY + 512 + PLANE + (lane >> 2) * 8);
             scale[0] = bf16_low(pair.x), scale[1] = bf16_low(pair.y);
-            bias[0] = __fmaf_rn(-OFFSET, scale[0], bf16_high(pair.x));
-            bias[1] = __fmaf_rn(-OFFSET, scale[1], bf16_high(pair.y));
-            scale[0] *= UNIT, scale[1] *= UNIT;
+            bias[0] = bf16_high(pair.x), bias[1] = bf16_high(pair.y);
+            if (OFFSET != 0)
+                bias[0] = __fmaf_rn(-OFFSET, scale[0], bias[0]), bias[1] = __fmaf_rn(-OFFSET, scale[1], bias[1]);
         }
 #pragma unroll
         for (int m = 0; m < MT; m++) {
@@ -411,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             float s = pair[0];
             s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 1));
             s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 2));
-            if (q == 0 && mine) sums[g * sum_step + m] = s;
+            if (q == 0 && mine) sums[g * sum_step + m] = s * LACK;
             if (BITS == 4 && mine) {
                 uint4 scaled[2];
 #pragma unroll
@@ -443,6 +444,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             float2 s = part[0];
 #pragma unroll
             for (int p = 1; p < P; p++) s.x = __fadd_rn(s.x, part[p].x), s.y = __fadd_rn(s.y, part[p].y);
+            s.x *= UNIT, s.y *= UNIT;
             if (out < outputs) {
 #if EXPERTS
                 const int* mine = member + 2 * (item[1] + m) + 1;

@@ -1,6 +1,7 @@
-"""Launches of the row kernel: how K is cut (which decides bits) and how the work is tiled (which does not).
+"""Launches of the row kernels: how K is cut (which decides bits) and how the work is tiled (which does not).
 
-`Cut` is a function of the matrix alone. `Tiling` may follow the row count and the device. Knows addresses, not tensors.
+The parts of a `Cut` are a function of the matrix alone. How they are shared out, the `Tiling`, and which of the two
+kernels runs may follow the row count and the device. Knows addresses, not tensors.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 from tensorfold.kernels.cuda.affine_pack import GROUP, block_words
 from tensorfold.kernels.cuda.compiler import Progress, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device, Function
+from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, WideTiling, block_groups, wide_bytes, wide_tiling
 
+FEW, MANY = 2, 17  # rows up to which two blocks share K, and from which warpgroups multiply
 MOST_PAIRS = 256
 Launch = Callable[[int, int, int, int, bool], None]
 ExpertLaunch = Callable[[int, int, int, int, int, int, bool], None]
@@ -48,6 +51,11 @@ class Cut:
     blocks: int
     columns: int
 
+    @property
+    def parts(self) -> int:
+        """Parts of K: the only thing that decides the order of additions."""
+        return self.blocks * self.columns
+
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -71,13 +79,15 @@ class Tiling:
 
 
 def cut(matrix: Matrix, capability: tuple[int, int]) -> Cut:
-    """How K is cut for `matrix`; the only thing that decides the order of additions.
+    """How K is cut for `matrix`; its parts decide the order of additions.
 
-    Few outputs need more blocks a tile to fill the card. Below sm_90 there are no clusters: the warps of a block cut K.
+    Eight parts: few outputs need as many blocks a tile to fill the card, and x for many rows has room in no fewer. A
+    matrix of many outputs and short rows has four, since each part costs a meeting. Below sm_90 there are no clusters:
+    the warps of a block cut K.
     """
     if capability < (9, 0):
         return Cut(1, 8)
-    return Cut(8 if matrix.outputs <= 8192 else 4, 1)
+    return Cut(8 if matrix.outputs <= 8192 or matrix.groups >= 64 else 4, 1)
 
 
 def tiling(matrix: Matrix, cut: Cut, rows: int, most_shared: int) -> Tiling:
@@ -88,7 +98,7 @@ def tiling(matrix: Matrix, cut: Cut, rows: int, most_shared: int) -> Tiling:
     part = -(-matrix.groups // (cut.blocks * cut.columns))
     most_tiles = min(4, -(-rows // 8))
     for row_tiles in range(most_tiles, 0, -1):
-        for output_tiles, longest, slots in _orders(matrix, row_tiles):
+        for output_tiles, longest, slots in _orders(matrix, row_tiles, part):
             copy = -(-part // -(-part // longest))
             warps = max(1, 8 // cut.columns)
             made = Tiling(row_tiles, output_tiles, warps, copy, slots, meetings=2 if row_tiles == 1 else 1)
@@ -97,11 +107,12 @@ def tiling(matrix: Matrix, cut: Cut, rows: int, most_shared: int) -> Tiling:
     raise ValueError(f"{rows} rows of {matrix} do not fit {most_shared} bytes of shared memory")
 
 
-def _orders(matrix: Matrix, row_tiles: int) -> tuple[tuple[int, int, int], ...]:
-    """Tiles of outputs a warp, the longest copy and the copies in flight, the best first."""
+def _orders(matrix: Matrix, row_tiles: int, part: int) -> tuple[tuple[int, int, int], ...]:
+    """Tiles of outputs a warp, the longest copy and the copies in flight, the best first; `part`: its groups."""
     smaller = ((1, 5, 2), (1, 4, 2), (1, 3, 2), (1, 2, 2), (1, 2, 1), (1, 1, 1))
     if row_tiles == 1:
-        return ((1, 17 if matrix.bits < 8 else 8, 2), (1, 10, 2), *smaller)
+        long = ((1, 12, 3),) if part > 20 else ()
+        return (*long, (1, 17 if matrix.bits < 8 else 8, 2), (1, 10, 2), *smaller)
     if row_tiles == 2:
         wide = ((2, 5, 2),) if matrix.outputs > 8192 else ()
         return (*wide, (1, 12, 2), (1, 10, 2), *smaller)
@@ -134,7 +145,7 @@ class RowKernels:
     def __init__(self, device: Device, folder: Path, progress: Progress) -> None:
         self.device = device
         self._folder, self._progress = folder, progress
-        self._functions: dict[tuple[tuple[int, ...], int], Function] = {}
+        self._functions: dict[tuple[Source, int], Function] = {}
 
     def source(self, matrix: Matrix, cut: Cut, tiling: Tiling, wide: bool, experts: bool = False) -> Source:
         """What is compiled for this."""
@@ -145,8 +156,19 @@ class RowKernels:
 
     def rows(self, matrix: Matrix, rows: int, wide: bool = False) -> Launch:
         """The launch of `rows` rows of `matrix` as measured best; see `prepare`."""
-        way = cut(matrix, self.device.capability)
-        return self.prepare(matrix, way, tiling(matrix, way, rows, self.device.shared_bytes), rows, wide)
+        way, most = cut(matrix, self.device.capability), self.device.shared_bytes
+        if self.device.capability == (9, 0) and matrix.bits == 4:
+            if rows >= MANY:
+                many = wide_tiling(matrix.outputs, matrix.groups, way.parts, rows, most)
+                if many is not None:
+                    return self.prepare_wide(matrix, many, rows, wide)
+            if rows <= FEW and way.parts == 8:
+                two = Cut(2, 4)
+                try:
+                    return self.prepare(matrix, two, tiling(matrix, two, rows, most), rows, wide)
+                except ValueError:  # two blocks have no room for such long rows
+                    pass
+        return self.prepare(matrix, way, tiling(matrix, way, rows, most), rows, wide)
 
     def prepare(self, matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, wide: bool = False) -> Launch:
         """A launch of `rows` rows: called with the addresses of matrix, x and y, a stream, and whether to start early.
@@ -174,6 +196,25 @@ class RowKernels:
 
         return launch
 
+    def prepare_wide(self, matrix: Matrix, tiling: WideTiling, rows: int, wide: bool = False) -> Launch:
+        """The same by the warpgroup kernel, which makes the same bits where its parts of K are the same."""
+        need = max(wide_bytes(matrix.groups, matrix.bits, tiling), self._half)
+        source = Source.of("wide_rows.cu", tiling.macros(matrix.bits, wide), ARCHITECTURE)
+        function = self._loaded(source, "wide_rows", need)
+        row_blocks = -(-rows // (8 * tiling.row_tiles))
+        at_once = self._at_once(function, Cut(tiling.blocks, tiling.columns), tiling.threads)
+        clusters = max(1, min(at_once // row_blocks, -(-matrix.outputs // 64))) * row_blocks
+        held = block_groups(matrix.groups, tiling)
+        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, held, row_blocks)
+        constants = tuple(map(ctypes.c_int, (*numbers, tiling.copy, tiling.slots)))
+        grid = (clusters * tiling.blocks, 1, 1)
+
+        def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
+            addresses = (ctypes.c_void_p(weights), ctypes.c_void_p(x), ctypes.c_void_p(y))
+            function.launch(grid, tiling.threads, (*addresses, *constants), stream, tiling.blocks, early)
+
+        return launch
+
     def experts(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> ExpertLaunch:
         """A launch of up to `pairs` products of `rows` rows of x with matrices of a stack, each of them as `matrix`.
 
@@ -183,7 +224,7 @@ class RowKernels:
         """
         if pairs > MOST_PAIRS:
             raise ValueError(f"{pairs} pairs of a row and an expert are more than a launch takes: {MOST_PAIRS}")
-        way = cut(matrix, self.device.capability)
+        way = self.expert_cut(matrix, max(1, pairs // rows))
         tiling = self.expert_tiling(matrix, way, rows)
         need = shared_bytes(matrix, way, tiling, rows, resident=True)
         function, _ = self._function(matrix, way, tiling, need, wide, True)
@@ -201,6 +242,21 @@ class RowKernels:
 
         return launch
 
+    def expert_cut(self, matrix: Matrix, each: int) -> Cut:
+        """How K is cut where a row of x has `each` experts: in as few parts as the rows of a full launch have room for.
+
+        `each` is a model's own number, and 1 where x has a row for every pair.
+        """
+        if self.device.capability < (9, 0):
+            return cut(matrix, self.device.capability)
+        for blocks in (2, 4):
+            try:
+                self.expert_tiling(matrix, Cut(blocks, 1), MOST_PAIRS // each)
+            except ValueError:
+                continue
+            return Cut(blocks, 1)
+        return Cut(8, 1)
+
     def expert_tiling(self, matrix: Matrix, way: Cut, rows: int) -> Tiling:
         """The longest copies that fit beside `rows` rows of x; `way` is the matrix's cut."""
         part = -(-matrix.groups // (way.blocks * way.columns))
@@ -213,17 +269,22 @@ class RowKernels:
     def _function(
         self, matrix: Matrix, cut: Cut, tiling: Tiling, need: int, wide: bool, experts: bool
     ) -> tuple[Function, int]:
-        # Half the memory and a little more: one block a multiprocessor, also beside the kernel that starts early. Two
-        # on one would take turns while others wait.
-        shared = max(need, self.device.shared_bytes // 2 + 1024)
+        shared = max(need, self._half)
         if shared > self.device.shared_bytes:
             raise ValueError(f"{matrix} needs {shared} bytes of shared memory of {self.device.shared_bytes}")
-        source = self.source(matrix, cut, tiling, wide, experts)
-        key = (tuple(value for _, value in source.macros), shared)
+        return self._loaded(self.source(matrix, cut, tiling, wide, experts), "affine_rows", shared), shared
+
+    @property
+    def _half(self) -> int:
+        # Half the memory and a little more: one block a multiprocessor, also beside the kernel that starts early. Two
+        # on one would take turns while others wait.
+        return self.device.shared_bytes // 2 + 1024
+
+    def _loaded(self, source: Source, name: str, shared: int) -> Function:
+        key = (source, shared)
         if key not in self._functions:
-            cubin = compile_source(source, self._folder, self._progress)
-            self._functions[key] = Function(cubin, "affine_rows", shared)
-        return self._functions[key], shared
+            self._functions[key] = Function(compile_source(source, self._folder, self._progress), name, shared)
+        return self._functions[key]
 
     def _at_once(self, function: Function, cut: Cut, threads: int) -> int:
         at_once = self.device.multiprocessors // cut.blocks

@@ -18,6 +18,7 @@ from pathlib import Path
 
 Progress = Callable[[str], None]
 SOURCES = Path(__file__).parent
+SLOW = "Potential Performance Loss"  # how the compiler's log marks products that it had to make wait for each other
 
 
 class CompilerMissingError(RuntimeError):
@@ -99,7 +100,10 @@ def compile_source(source: Source, folder: Path, progress: Progress) -> bytes:
     if kept.is_file():
         return kept.read_bytes()
     progress(f"compiling {source.file} for {source.architecture}")
-    cubin = _compile(source)
+    cubin, log = _compile(source)
+    for line in log.splitlines():
+        if SLOW in line:
+            progress(f"{source.file}: {line.strip()}")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
         file.write(cubin)
@@ -107,7 +111,7 @@ def compile_source(source: Source, folder: Path, progress: Progress) -> bytes:
     return cubin
 
 
-def _compile(source: Source) -> bytes:
+def _compile(source: Source) -> tuple[bytes, str]:
     nvrtc, program = _nvrtc(), ctypes.c_void_p()
     name = source.file.encode()
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.text(), name, 0, None, None))
@@ -115,7 +119,7 @@ def _compile(source: Source) -> bytes:
         options = [option.encode() for option in source.options]
         if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)):
             raise CompilerError(f"{source.file} for {source.architecture}: {_read(program, 'ProgramLog').decode()}")
-        return _read(program, "CUBIN")
+        return _read(program, "CUBIN"), _read(program, "ProgramLog").rstrip(b"\0").decode()
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, Matrix, RowKernels
+from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, Matrix, RowKernels, tiling
 from tests.benchmarks.gpu_device import captured, filled, packed, random_parts, row_kernels, seconds, stream
 
 UP, DOWN = Matrix(1856, 2688, 4), Matrix(2688, 1856, 4)
@@ -49,7 +49,9 @@ def check(kernels: RowKernels, folder: Path) -> list[str]:
             items, members = grouped(chosen, by_pair)
             launch = kernels.experts(matrix, len(x), pairs)
             launch(stack.data_ptr(), x.data_ptr(), y.data_ptr(), items.data_ptr(), members.data_ptr(), stream(), False)
-            alone, one = torch.empty_like(y), kernels.rows(matrix, 1)
+            way = kernels.expert_cut(matrix, pairs // len(x))
+            alone = torch.empty_like(y)
+            one = kernels.prepare(matrix, way, tiling(matrix, way, 1, kernels.device.shared_bytes), 1)
             for row, experts in enumerate(chosen):
                 for slot, expert in enumerate(experts):
                     pair = row * SLOTS + slot

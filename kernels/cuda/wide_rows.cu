@@ -1,0 +1,491 @@
+// Rows of bf16 times a quantized (or bf16) matrix on sm_90a: y[m][n] = sum over k of x[m][k] * w[n][k], up to 64 rows.
+//
+// A tile is 64 outputs; a cluster of S blocks shares it. K is cut into P = S * C parts, by (K, P) alone; a block has C of
+// them. A unit of work is a tile's part; the block's G warpgroups take its units in turn. A warpgroup's 64 outputs are the
+// matrix unit's A operand, 16 a warp, decoded in registers; x is its B operand and lies in shared memory for the whole
+// launch, in the order in which the unit reads it.
+//
+//            K: | block 0          | block 1          |  ...  S blocks of one cluster
+//               | part 0 | part 1  | part 2 | part 3  |  ...  P = S * C parts; groups of 64 inputs, in order
+//   64 outputs  warpgroup: 4 warps x 16
+//
+// One warp fetches: each warpgroup has a ring of copies in shared memory. The P partial sums of an output meet in the block
+// that owns it, where one more warp adds them in the order of K.
+//
+// Exactness: an output's additions depend on (K, P) only, and are those of affine_rows.cu. Rows are columns of B and never
+// mix; NT, G, the split of P into S and C, copies, slots, the grid and the number of rows move work, not bits.
+//
+// Packed matrix: see affine_pack.py. Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), NT (tiles of 8 rows: 1, 2, 4 or
+// 8), S, C, G, AT (groups of inputs decoded side by side), MEETINGS (tiles whose parts may be under way at a time), WIDE (1:
+// float32 results).
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+constexpr int WARPS = 4 * G, THREADS = WARPS * 32 + 64, MP = NT * 8;
+constexpr int P = S * C, OWN = 64 / S;  // parts of K; outputs of a tile that one block owns
+constexpr int COLUMN = MP + (NT % 2 ? 0 : 8);  // floats of an output's rows: eights of outputs fall on other banks
+constexpr int MEETING = P * OWN * COLUMN;
+constexpr int KEPT = C > G ? C / G : 1;  // units of a tile that one warpgroup sends
+constexpr int PLANE = BITS == 16 ? 0 : (BITS - 4) * 128;
+constexpr int BLOCK = BITS == 16 ? 2048 : 512 + PLANE + 64;
+constexpr int MOST_SLOTS = 8;
+constexpr int XGROUP = NT * 1024, XSTEP = 32;  // bytes of x for 64 inputs, to the next 16
+static_assert(OWN % 8 == 0, "eights of outputs for every owner");
+static_assert(MEETINGS * C % G == 0 && (C <= G || C % G == 0), "a meeting is used again by the warpgroup that used it");
+
+__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+__device__ __forceinline__ void barrier_init(u32 bar, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void expect(u32 bar, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+// Weights are read once a pass: they leave the cache first, so that activations stay.
+__device__ __forceinline__ void bulk_stream(u32 to, const void* from, u32 bytes, u32 bar, u64 policy) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(to),
+        "l"(from), "r"(bytes), "r"(bar), "l"(policy)
+        : "memory");
+}
+__device__ __forceinline__ void await(u32 bar, u32 phase) {
+    asm volatile(
+        "{\n.reg .pred p;\nAGAIN%=: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE%=;\nbra AGAIN%=;\nDONE%=:\n}" ::"r"(bar),
+        "r"(phase)
+        : "memory");
+}
+__device__ __forceinline__ u32 there(u32 local, int rank) {
+    u32 a;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(a) : "r"(local), "r"(rank));
+    return a;
+}
+__device__ __forceinline__ void arrive_here(u32 bar) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+__device__ __forceinline__ void arrive_there(u32 remote_bar) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote_bar) : "memory");
+}
+// From this block's memory into another's; the other's barrier counts the bytes.
+__device__ __forceinline__ void bulk_send(u32 remote, u32 local, u32 bytes, u32 remote_bar) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(remote),
+                 "r"(local), "r"(bytes), "r"(remote_bar)
+                 : "memory");
+}
+
+#define D0 "%0,%1,%2,%3"
+#define D1 D0 ",%4,%5,%6,%7"
+#define D2 D1 ",%8,%9,%10,%11"
+#define D3 D2 ",%12,%13,%14,%15"
+#define D4 D3 ",%16,%17,%18,%19"
+#define D5 D4 ",%20,%21,%22,%23"
+#define D6 D5 ",%24,%25,%26,%27"
+#define D7 D6 ",%28,%29,%30,%31"
+#define O(how, m) how(d[m][0]), how(d[m][1]), how(d[m][2]), how(d[m][3])
+#if NT == 1
+#define SHAPE "m64n8k16"
+#define RESULT D0
+#define GIVEN "{%4,%5,%6,%7}, %8"
+#define FLAG "%9"
+#define RESULTS(how) O(how, 0)
+#elif NT == 2
+#define SHAPE "m64n16k16"
+#define RESULT D1
+#define GIVEN "{%8,%9,%10,%11}, %12"
+#define FLAG "%13"
+#define RESULTS(how) O(how, 0), O(how, 1)
+#elif NT == 4
+#define SHAPE "m64n32k16"
+#define RESULT D3
+#define GIVEN "{%16,%17,%18,%19}, %20"
+#define FLAG "%21"
+#define RESULTS(how) O(how, 0), O(how, 1), O(how, 2), O(how, 3)
+#elif NT == 8
+#define SHAPE "m64n64k16"
+#define RESULT D7
+#define GIVEN "{%32,%33,%34,%35}, %36"
+#define FLAG "%37"
+#define RESULTS(how) O(how, 0), O(how, 1), O(how, 2), O(how, 3), O(how, 4), O(how, 5), O(how, 6), O(how, 7)
+#endif
+#define PRODUCT(p)                                                                                                   \
+    "{\n.reg .pred p;\nsetp.ne.b32 p, " FLAG ", 0;\nwgmma.mma_async.sync.aligned." SHAPE ".f32.bf16.bf16 {" RESULT "}, " GIVEN \
+    ", p, 1, 1, 0;\n}"
+// 64 outputs x 16 inputs of four warps' registers times 16 inputs x MP rows of shared memory; 0: a sum that starts.
+template <int ADDS>
+__device__ __forceinline__ void multiply(float (&d)[NT][4], const u32 (&a)[4], u32 x) {
+    const u64 at = (u64)(1 << 30 | 64) << 32 | x;  // rows of 128 bytes, swizzled; eights of rows 1,024 bytes apart
+    if (ADDS)
+        asm volatile(PRODUCT(p) : RESULTS("+f") : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(at), "n"(1));
+    else
+        asm volatile(PRODUCT(p) : RESULTS("=f") : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(at), "n"(0));
+}
+// (w & mask) | with, in one instruction.
+template <u32 MASK, u32 WITH>
+__device__ __forceinline__ u32 pick(u32 w) {
+    u32 r;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(r) : "r"(w), "n"(MASK), "n"(WITH));
+    return r;
+}
+template <u32 MASK>
+__device__ __forceinline__ u32 pick_or(u32 w, u32 with) {
+    u32 r;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(r) : "r"(w), "n"(MASK), "r"(with));
+    return r;
+}
+__device__ __forceinline__ u32 fma_pair(u32 a, u32 b, u32 c) {
+    u32 r;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+// Not through the first cache: the kernel that writes x may have ended only now.
+__device__ __forceinline__ uint4 fresh(const uint4* at) {
+    uint4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+    return v;
+}
+__device__ __forceinline__ float bf16_low(u32 w) { return __uint_as_float(w << 16); }
+__device__ __forceinline__ float bf16_high(u32 w) { return __uint_as_float(w & 0xFFFF0000u); }
+
+// 4 bits: a nibble in bits 0-3 of a bf16 number is q * 2^-133, one in bits 4-7 is q * 2^-129: one mask makes an operand.
+// x is scaled by 2^64 and 2^60 to match, so that products, sums of x and results lack 2^69, which the last addition gives
+// back. 5, 6 bits: 0x4300 with q in its low bits is 128 + q. 8 bits: q. All of it is exact.
+constexpr float OFFSET = BITS == 5 || BITS == 6 ? 128.f : 0.f;  // what is taken off the bias, times the scale
+constexpr float LACK = BITS == 4 ? 1.f / 590295810358705651712.f : 1.f, UNIT = 1.f / LACK;
+struct Group {
+    u32 low[4], high[4];
+};
+__device__ __forceinline__ void load(Group& g, const u8* at, int lane) {
+    if (BITS == 16) return;
+    uint4 v = *(const uint4*)(at + lane * 16);
+    g.low[0] = v.x, g.low[1] = v.y, g.low[2] = v.z, g.low[3] = v.w;
+    if (BITS == 5) g.high[0] = *(const u32*)(at + 512 + lane * 4);
+    if (BITS == 6) {
+        uint2 h = *(const uint2*)(at + 512 + lane * 8);
+        g.high[0] = h.x, g.high[1] = h.y;
+    }
+    if (BITS == 8) {
+        uint4 h = *(const uint4*)(at + 512 + lane * 16);
+        g.high[0] = h.x, g.high[1] = h.y, g.high[2] = h.z, g.high[3] = h.w;
+    }
+}
+__device__ __forceinline__ void operand(u32 (&a)[4], const Group& g, int s, const u8* at, int lane) {
+    if (BITS == 16) {
+        uint4 w = *(const uint4*)(at + s * 512 + lane * 16);
+        a[0] = w.x, a[1] = w.y, a[2] = w.z, a[3] = w.w;
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        if (BITS == 4) {
+            a[j] = (s < 2 ? g.low[j] : g.low[j] >> 8) & (s & 1 ? 0x00F000F0u : 0x000F000Fu);
+            continue;
+        }
+        u32 w = pick<0x000F000Fu, 0x43004300u>(g.low[j] >> (4 * s));
+        if (BITS == 5) {
+            const int bit = j * 4 + s;
+            w = pick_or<0x00100010u>(bit >= 4 ? g.high[0] >> (bit - 4) : g.high[0] << (4 - bit), w);
+        }
+        if (BITS == 6) {
+            const int bit = ((j & 1) * 4 + s) * 2;
+            w = pick_or<0x00300030u>(bit >= 4 ? g.high[j >> 1] >> (bit - 4) : g.high[j >> 1] << (4 - bit), w);
+        }
+        if (BITS == 8) {  // 16 * (128 + h) - 2176 = 16 h - 128, then + (128 + l): every step exact
+            u32 h = pick<0x000F000Fu, 0x43004300u>(g.high[j] >> (4 * s));
+            w = fma_pair(w, 0x3F803F80u, fma_pair(h, 0x41804180u, 0xC508C508u));
+        }
+        a[j] = w;
+    }
+}
+// Products of AT groups, under way from here on; `x` describes their first 16 inputs. Steps of different groups follow each
+// other, since a step waits for the one before it in its group.
+template <int N>
+__device__ __forceinline__ void start(float (&d)[N][NT][4], const Group (&g)[N], const u8* at, u32 x, int lane) {
+    u32 a[N][4][4];
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int s = 0; s < 4; s++) {
+            operand(a[j][s], g[j], s, at + j * BLOCK, lane);
+            // Made before the fence: what is written behind it would be waited for.
+            asm volatile("" : "+r"(a[j][s][0]), "+r"(a[j][s][1]), "+r"(a[j][s][2]), "+r"(a[j][s][3]));
+        }
+    asm volatile("wgmma.fence.sync.aligned;");
+#pragma unroll
+    for (int j = 0; j < N; j++) multiply<0>(d[j], a[j][0], x + j * (XGROUP / 16));
+#pragma unroll
+    for (int s = 1; s < 4; s++)
+#pragma unroll
+        for (int j = 0; j < N; j++) multiply<1>(d[j], a[j][s], x + j * (XGROUP / 16) + s * (XSTEP / 16));
+    asm volatile("wgmma.commit_group.sync.aligned;");
+}
+template <int N>
+__device__ __forceinline__ void complete(float (&d)[N][NT][4]) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;");
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int m = 0; m < NT; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) asm volatile("" : "+f"(d[j][m][i]));
+}
+// Scale and bias of a complete product.
+__device__ __forceinline__ void add(float (&sum)[NT][4], const float (&d)[NT][4], uint2 pair, const float* whole) {
+    if (BITS == 16) {
+#pragma unroll
+        for (int m = 0; m < NT; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[m][i] = __fadd_rn(sum[m][i], d[m][i]);
+        return;
+    }
+    float scale[2] = {bf16_low(pair.x), bf16_low(pair.y)}, bias[2] = {bf16_high(pair.x), bf16_high(pair.y)};
+    if (OFFSET != 0) bias[0] = __fmaf_rn(-OFFSET, scale[0], bias[0]), bias[1] = __fmaf_rn(-OFFSET, scale[1], bias[1]);
+#pragma unroll
+    for (int m = 0; m < NT; m++) {
+        const float2 w = *(const float2*)(whole + m * 8);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sum[m][i] = __fmaf_rn(scale[i >> 1], d[m][i], __fmaf_rn(bias[i >> 1], i & 1 ? w.y : w.x, sum[m][i]));
+    }
+}
+__device__ __forceinline__ uint2 pair_at(const u8* at, int lane) {
+    return BITS == 16 ? uint2{} : *(const uint2*)(at + 512 + PLANE + (lane >> 2) * 8);
+}
+
+__device__ __forceinline__ void store(void* y, size_t at, float value) {
+#if WIDE
+    ((float*)y)[at] = value;
+#else
+    u16 half;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    ((u16*)y)[at] = half;
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    wide_rows(const u8* __restrict__ matrix, const u16* __restrict__ x, void* __restrict__ y, int rows, int outputs,
+              int groups, int x_stride, int y_stride, int x_groups, int row_blocks, int copy, int slots) {
+    extern __shared__ __align__(1024) u8 memory[];
+    __shared__ __align__(8) u64 bars[2 * G * MOST_SLOTS + 2 * MEETINGS];
+    const int thread = threadIdx.x, lane = thread & 31, warp = __shfl_sync(~0u, thread >> 5, 0);
+    const int q = lane & 3, r = lane >> 2;
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    const int block_first = groups * (rank * C) / P, block_count = groups * ((rank + 1) * C) / P - block_first;
+    const int clusters = gridDim.x / S / row_blocks, cluster = blockIdx.x / S / row_blocks;
+    const int row0 = (blockIdx.x / S % row_blocks) * MP, my_rows = min(rows - row0, MP);
+    const int tiles16 = (outputs + 15) / 16, tiles = (outputs + 63) / 64;
+    const int my_tiles = cluster < tiles ? (tiles - 1 - cluster) / clusters + 1 : 0, units = my_tiles * C;
+    const int slot_bytes = 4 * copy * BLOCK;
+
+    u8* xs = memory;
+    u8* ring = xs + x_groups * XGROUP;
+    float* sums = (float*)(ring + G * slots * slot_bytes);
+    float* meeting = sums + (BITS == 16 ? 0 : x_groups * MP);
+    float* sent = meeting + MEETINGS * MEETING;
+    // Of each slot: its copy is there; its four warps are done. Of each meeting: all parts are there; all owners are done.
+    const u32 filled = shared_address(bars), freed = filled + 8 * G * MOST_SLOTS;
+    const u32 full = freed + 8 * G * MOST_SLOTS, empty = full + 8 * MEETINGS;
+    auto part_first = [&](int column) { return (int)((u32)groups * (rank * C + column) / P); };
+
+    if (thread == 0) {
+        for (int i = 0; i < G * MOST_SLOTS; i++) barrier_init(filled + i * 8, 1), barrier_init(freed + i * 8, 4);
+        for (int i = 0; i < MEETINGS; i++) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, S);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+    __syncthreads();
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+
+    // The warp that fetches, a lane for each 16 outputs of a tile; outputs past the end read the last 16 again. The matrix
+    // does not depend on earlier kernels: its first bytes are on their way before x is complete.
+    int unit0 = 0, done0 = 0, slot_of[G] = {};
+    u32 phase_of[G];
+#pragma unroll
+    for (int g = 0; g < G; g++) phase_of[g] = 1;
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    auto fetch = [&](int most) {
+        for (; unit0 < units; unit0 += G, done0 = 0)
+            for (; done0 * P < groups + P; done0 += copy) {
+                if (most-- == 0) return;
+#pragma unroll
+                for (int g = 0; g < G; g++) {
+                    const int unit = unit0 + g;
+                    if (unit >= units) break;
+                    const int first = part_first(unit % C), n = min(part_first(unit % C + 1) - first - done0, copy);
+                    if (n <= 0) continue;
+                    const u32 bar = filled + (g * MOST_SLOTS + slot_of[g]) * 8;
+                    await(bar + 8 * G * MOST_SLOTS, phase_of[g]);
+                    if (lane == 0) expect(bar, 4 * n * BLOCK);
+                    __syncwarp();
+                    if (lane < 4) {
+                        const int tile16 = min((cluster + unit / C * clusters) * 4 + lane, tiles16 - 1);
+                        bulk_stream(shared_address(ring + (g * slots + slot_of[g]) * slot_bytes + lane * copy * BLOCK),
+                                    matrix + ((size_t)tile16 * groups + first + done0) * BLOCK, n * BLOCK, bar, policy);
+                    }
+                    if (++slot_of[g] == slots) slot_of[g] = 0, phase_of[g] ^= 1;
+                }
+            }
+        // The next kernel may come: not earlier, or its blocks gather where this one's left first.
+        asm volatile("griddepcontrol.launch_dependents;");
+    };
+    if (warp == WARPS + 1) fetch(slots);
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+
+    // x, a warp 8 rows of a group at a time: into the order of the B operand (input 16 q + 4 s + 2 h + i is column 8 h + 2 q
+    // + i of step s, as affine_pack.py has it), and its sums for the biases.
+    const int live = (my_rows + 7) / 8, items = block_count * live;
+    constexpr int AT_ONCE = 4, STAGERS = WARPS + 2;
+    for (int base = warp; base < items; base += STAGERS * AT_ONCE) {
+        uint4 v[AT_ONCE][2];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            const int i = min(base + u * STAGERS, items - 1), g = i / live, row = min(i % live * 8 + r, my_rows - 1);
+            const uint4* from = (const uint4*)(x + (size_t)(row0 + row) * x_stride + (block_first + g) * 64 + q * 16);
+            v[u][0] = fresh(from), v[u][1] = fresh(from + 1);
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            const int i = base + u * STAGERS, g = i / live, m = i % live;
+            const u32 w[8] = {v[u][0].x, v[u][0].y, v[u][0].z, v[u][0].w, v[u][1].x, v[u][1].y, v[u][1].z, v[u][1].w};
+            u8* to = xs + g * XGROUP + (m * 1024 + r * 128) + q * 4;
+            if (i < items) {
+#pragma unroll
+                for (int k = 0; k < 8; k++) {
+                    const u32 scaled = BITS == 4 ? fma_pair(w[k], k & 2 ? 0x5D805D80u : 0x5F805F80u, 0x80008000u) : w[k];
+                    *(u32*)(to + (k ^ r) * 16) = scaled;
+                }
+            }
+            if (BITS == 16) continue;
+            float pair[8];
+#pragma unroll
+            for (int k = 0; k < 8; k++) pair[k] = __fadd_rn(bf16_low(w[k]), bf16_high(w[k]));
+#pragma unroll
+            for (int step = 4; step > 0; step /= 2)
+#pragma unroll
+                for (int k = 0; k < step; k++) pair[k] = __fadd_rn(pair[k], pair[k + step]);
+            float s = pair[0];
+            s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 1));
+            s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 2));
+            if (q == 0 && i < items) sums[g * MP + m * 8 + r] = s * LACK;
+        }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    // Every barrier of the cluster is ready for the others from here on.
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+
+    if (warp == WARPS + 1) {
+        fetch(1 << 30);
+    } else if (warp == WARPS) {
+        // The owner of outputs [rank * OWN, (rank + 1) * OWN) of a tile adds their P parts in the order of K.
+#pragma unroll 1
+        for (int i = 0; i < my_tiles; i++) {
+            const int at = i % MEETINGS;
+            if (lane == 0) expect(full + at * 8, MEETING * 4);
+            await(full + at * 8, i / MEETINGS & 1);
+            const float* parts = meeting + at * MEETING;
+            const int out0 = (cluster + i * clusters) * 64 + rank * OWN;
+            for (int e = lane; e < OWN * ((my_rows + 1) / 2); e += 32) {
+                const int n = e % OWN, m = e / OWN * 2;
+                float2 s = *(const float2*)(parts + n * COLUMN + m);
+#pragma unroll
+                for (int p0 = 0; p0 < P; p0 += 8) {
+                    float2 part[8];
+#pragma unroll
+                    for (int p = p0; p < p0 + 8 && p < P; p++) part[p - p0] = *(const float2*)(parts + (p * OWN + n) * COLUMN + m);
+#pragma unroll
+                    for (int p = p0; p < p0 + 8 && p < P; p++)
+                        if (p > 0) s.x = __fadd_rn(s.x, part[p - p0].x), s.y = __fadd_rn(s.y, part[p - p0].y);
+                }
+                if (out0 + n < outputs) {
+                    const size_t to = (size_t)(row0 + m) * y_stride + out0 + n;
+                    store(y, to, s.x * UNIT);
+                    if (m + 1 < my_rows) store(y, to + y_stride, s.y * UNIT);
+                }
+            }
+            __syncwarp();
+            // Told only to blocks that wait for it: a block may end once its own parts are sent.
+            const bool awaited = i * C + G * KEPT < units || i + MEETINGS < my_tiles;
+            if (awaited && lane < S) arrive_there(there(empty + at * 8, lane));
+        }
+    } else {
+        const int wg = (u32)warp / 4, w = warp & 3;
+        int slot = 0, turn = 0;
+        u32 phase = 0;
+#pragma unroll 1
+        for (int unit = wg; unit < units; unit += G, turn++) {
+            const int tile = (u32)unit / C, column = (u32)unit % C, first = part_first(column);
+            int left = part_first(column + 1) - first;
+            float sum[NT][4] = {};
+            // The rank is in the high bits of an address of a cluster; a descriptor has no room for it.
+            u32 x_now = 1 << 16 | (shared_address(xs + (first - block_first) * XGROUP) & 0x3FFFF) >> 4;
+            const float* sum_now = sums + (first - block_first) * MP + 2 * q;
+#pragma unroll 1
+            for (; left > 0; left -= copy) {
+                const u32 bar = filled + (wg * MOST_SLOTS + slot) * 8;
+                await(bar, phase);
+                const u8* at = ring + (wg * slots + slot) * slot_bytes + w * copy * BLOCK;
+                int n = min(left, copy);
+                Group next[AT];
+                uint2 pair[AT];
+                auto take = [&](auto& g, auto& p, const u8* from) {
+#pragma unroll
+                    for (int j = 0; j < AT; j++) load(g[j], from + j * BLOCK, lane), p[j] = pair_at(from + j * BLOCK, lane);
+                };
+                if (n >= AT) take(next, pair, at);
+#pragma unroll 1
+                for (; n >= AT; n -= AT) {
+                    float d[AT][NT][4];
+                    uint2 now[AT];
+                    start<AT>(d, next, at, x_now, lane);
+#pragma unroll
+                    for (int j = 0; j < AT; j++) now[j] = pair[j];
+                    at += AT * BLOCK;
+                    if (n >= 2 * AT) take(next, pair, at);
+                    complete<AT>(d);
+#pragma unroll
+                    for (int j = 0; j < AT; j++) add(sum, d[j], now[j], sum_now + j * MP);
+                    x_now += AT * (XGROUP / 16), sum_now += AT * MP;
+                }
+#pragma unroll 1
+                for (; n > 0; n--) {
+                    Group g[1];
+                    float d[1][NT][4];
+                    load(g[0], at, lane);
+                    const uint2 now = pair_at(at, lane);
+                    start<1>(d, g, at, x_now, lane);
+                    complete<1>(d);
+                    add(sum, d[0], now, sum_now);
+                    at += BLOCK, x_now += XGROUP / 16, sum_now += MP;
+                }
+                __syncwarp();
+                if (lane == 0) arrive_here(bar + 8 * G * MOST_SLOTS);
+                if (++slot == slots) slot = 0, phase ^= 1;
+            }
+            // What was sent from here before has been added, and so has what lies where this goes.
+            const int meet = tile % MEETINGS;
+            if (unit >= G * KEPT) {
+                const int before = (unit - G * KEPT) / C;
+                await(empty + before % MEETINGS * 8, before / MEETINGS & 1);
+            }
+            if (tile >= MEETINGS) await(empty + meet * 8, (tile / MEETINGS - 1) & 1);
+            float* mine = sent + ((wg * KEPT + turn % KEPT) * 64 + w * 16) * COLUMN;
+#pragma unroll
+            for (int m = 0; m < NT; m++)
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+                    *(float2*)(mine + (h * 8 + r) * COLUMN + m * 8 + 2 * q) = make_float2(sum[m][2 * h], sum[m][2 * h + 1]);
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            __syncwarp();
+            if (lane < 2) {  // 8 outputs a lane, to the block that owns them
+                const int n = w * 16 + lane * 8, owner = n / OWN, part = rank * C + column;
+                bulk_send(there(shared_address(meeting + meet * MEETING + (part * OWN + n % OWN) * COLUMN), owner),
+                          shared_address(mine + lane * 8 * COLUMN), 8 * COLUMN * 4, there(full + meet * 8, owner));
+            }
+        }
+    }
+    // No block's memory goes before everything sent from it and to it has arrived, which the adding warps know.
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
+}

@@ -1,0 +1,73 @@
+"""The warpgroup kernel's tilings: the parts of K of the few-row kernel, memory that suffices, products under way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tensorfold.kernels.cuda import compiler
+from tensorfold.kernels.cuda.affine_rows import MANY, MOST_PAIRS, Cut, Matrix, RowKernels, cut, shared_bytes, tiling
+from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
+from tensorfold.kernels.cuda.driver import Device
+from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, STATIC, WideTiling, block_groups, wide_bytes, wide_tiling
+
+HOPPER, MOST = (9, 0), 232448
+SHAPES = [
+    (34816, 5120), (5120, 17408), (16384, 5120), (14336, 5120), (5120, 6144), (248320, 5120), (96, 5120), (10304, 2688),
+    (2688, 4096), (3712, 2688), (131072, 2688), (64, 64), (1, 128),
+]  # fmt: skip
+
+
+def many(matrix: Matrix, rows: int) -> WideTiling:
+    made = wide_tiling(matrix.outputs, matrix.groups, cut(matrix, HOPPER).parts, rows, MOST)
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("rows", [MANY, 32, 33, 64, 65, 128])
+def test_many_rows_have_the_parts_of_few_and_fit(rows: int) -> None:
+    for outputs, inputs in SHAPES:
+        matrix = Matrix(outputs, inputs, 4)
+        made = many(matrix, rows)
+        assert made.blocks * made.columns == cut(matrix, HOPPER).parts
+        assert wide_bytes(matrix.groups, 4, made) + STATIC <= MOST
+        assert block_groups(matrix.groups, made) * made.blocks >= matrix.groups
+
+
+def test_two_blocks_cut_a_row_in_the_parts_of_eight() -> None:
+    for outputs, inputs in SHAPES:
+        matrix = Matrix(outputs, inputs, 4)
+        if cut(matrix, HOPPER).parts == 8:
+            two = Cut(2, 4)
+            assert two.parts == 8
+            assert shared_bytes(matrix, two, tiling(matrix, two, 1, MOST), 1) <= MOST
+
+
+def test_rows_that_no_block_has_room_for_have_no_wide_tiling() -> None:
+    assert wide_tiling(4096, 1 << 14, 8, 32, MOST) is None
+
+
+def test_experts_cut_k_in_fewer_parts_where_a_row_is_shared(tmp_path: Path) -> None:
+    kernels = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None)
+    up, down = Matrix(1856, 2688, 4), Matrix(2688, 1856, 4)
+    assert kernels.expert_cut(up, 8) == Cut(2, 1)
+    assert kernels.expert_cut(down, 1) == Cut(8, 1)
+    for matrix, each in ((up, 8), (up, 2), (down, 1), (Matrix(14336, 4096, 4), 2)):
+        way = kernels.expert_cut(matrix, each)
+        made = kernels.expert_tiling(matrix, way, MOST_PAIRS // each)
+        assert shared_bytes(matrix, way, made, MOST_PAIRS // each, resident=True) <= MOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(34816, 5120), (5120, 17408), (10304, 2688)])
+def test_the_warpgroup_kernel_compiles_with_its_products_under_way(shape: tuple[int, int], tmp_path: Path) -> None:
+    try:
+        compiler.version()
+    except CompilerMissingError as missing:
+        pytest.skip(str(missing))
+    lines: list[str] = []
+    for rows in (32, 64):
+        source = Source.of("wide_rows.cu", many(Matrix(*shape, 4), rows).macros(4, True), ARCHITECTURE)
+        assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
+    assert {line.split(":")[0] for line in lines} == {f"compiling wide_rows.cu for {ARCHITECTURE}"}
