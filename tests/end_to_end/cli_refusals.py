@@ -36,14 +36,14 @@ class Room:
         (home / "no-keys").write_text("# none\n")
         for name in ("bad-keys", "no-keys"):
             (home / name).chmod(0o600)
-        (home / "open-keys").write_text("sound-key\n")
-        (home / "open-keys").chmod(0o644)
         (home / "open-requests").write_text("")
         (home / "open-requests").chmod(0o644)
         other = RecordIdentity("ab" * 32, 70, "another")
         (self._made("foreign") / "identity").write_text(other.text())
         for path in (*home.glob("*-keys"), home / "foreign", home / "foreign" / "identity"):
             path.chmod(0o700 if path.is_dir() else 0o600)
+        (home / "open-keys").write_text("sound-key\n")
+        (home / "open-keys").chmod(0o644)
 
     def run(self, words: str, variables: Mapping[str, str]) -> Ran:
         """The command in this process; `HOME` stands for the folder, `PORT` for the port that is taken."""
