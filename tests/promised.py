@@ -61,3 +61,10 @@ def missing(nodes: Iterable[str]) -> list[str]:
 def with_cuda_tools(test: str) -> bool:
     """Whether a test belongs to the environment with torch, Triton and NVRTC."""
     return test.startswith(CUDA_FOLDERS)
+
+
+def is_written(test: str) -> bool:
+    """Whether a test's function stands in its file: where the file cannot be imported, nothing of it is collected."""
+    name, _, function = test.partition("::")
+    file = ROOT / name
+    return file.is_file() and f"\ndef {function}(" in file.read_text(encoding="utf-8")
