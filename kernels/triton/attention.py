@@ -24,11 +24,12 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.row_plan import FIELDS, partition_range, partition_size, plan_rows
+from tensorfold.kernels.triton.row_plan import FIELDS, launches, partition_range, partition_size, plan_rows
 
 Tensor = Any
 PAGE = tl.constexpr(512)
 LOG2_E = 1.4426950408889634
+_STRIDE = 64  # rows of a launch whose attention is one and the same machine code
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Scratch:
 def scratch_for(form: Form, rows: int, like: Tensor) -> Scratch:
     """Scratch of `rows` rows on the device of `like`, nothing of which need be kept between launches."""
     shape = (rows, form.heads, form.parts)
-    plan = like.new_empty((FIELDS, rows_block(rows)), dtype=like.new_empty(0).int().dtype)
+    plan = like.new_empty((FIELDS, max(_STRIDE, rows_block(rows))), dtype=like.new_empty(0).int().dtype)
     kind = like.new_empty(0).float().dtype
     return Scratch(
         plan,
@@ -112,7 +113,7 @@ def scratch_for(form: Form, rows: int, like: Tensor) -> Scratch:
 
 
 def rows_block(rows: int) -> int:
-    """Entries of each field of a plan."""
+    """Rows that a plan is made of at once."""
     return max(16, int(triton.next_power_of_2(rows)))
 
 
@@ -160,31 +161,32 @@ def absorbed(score, v, top, weights, acc, factor):
     return higher, weights, tl.dot(weight.to(v.dtype), v, acc * fade[:, None])
 
 
-@triton.jit
+@triton.jit(**launches("table", "lanes", "lengths", "committed", "path", "rows", "most_pages", "most_path"))
 def _part(
     query, key_pages, value_pages, table, lanes, lengths, committed, path, plan, most, total, mixed, factor, window,
-    most_pages, most_path, heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr,
+    rows, most_pages, most_path, heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr,
     windowed: tl.constexpr, tile: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr,
-    step: tl.constexpr, block: tl.constexpr, stages: tl.constexpr,
+    step: tl.constexpr, stride: tl.constexpr, stages: tl.constexpr,
 ):  # fmt: skip
     shared: tl.constexpr = heads // groups
-    ends = tl.load(plan + tl.arange(0, block))
-    units = tl.max(ends, 0)
+    runs = tl.arange(0, stride)
+    ends = tl.load(plan + runs, mask=runs < rows, other=1 << 30)
+    units = tl.max(tl.where(runs < rows, ends, 0), 0)
     pair, dim, key = tl.arange(0, tile), tl.arange(0, dims), tl.arange(0, step)
     for unit in range(tl.program_id(0), units, tl.num_programs(0)):
         run = tl.sum((ends <= unit).to(tl.int32), 0)
         within = unit - tl.max(tl.where(ends <= unit, ends, 0), 0)
-        first, count = tl.load(plan + block + run), tl.load(plan + 2 * block + run)
-        size = tl.load(plan + 4 * block + run)
+        first, count = tl.load(plan + stride + run), tl.load(plan + 2 * stride + run)
+        size = tl.load(plan + 4 * stride + run)
         tiles = tl.cdiv(count, per_tile)
         top_row = first + within % tiles * per_tile
         group = within // tiles % groups
-        part = tl.load(plan + 3 * block + run) + within // tiles // groups
+        part = tl.load(plan + 3 * stride + run) + within // tiles // groups
         row = top_row + pair // shared
         real = (pair < per_tile * shared) & (row < first + count)
         length = tl.load(lengths + row, mask=real, other=0)
         start = tl.maximum(length - window, 0) if windowed else length * 0
-        server = tl.load(plan + 5 * block + row, mask=real, other=0)
+        server = tl.load(plan + 5 * stride + row, mask=real, other=0)
         before = tl.load(committed + top_row)
         pages = table + tl.load(lanes + top_row).to(tl.int64) * most_pages
         # Steps of the unit: tiles of committed keys alone, then the tiles with keys of the window, once a leaf.
@@ -196,8 +198,8 @@ def _part(
         shared_steps = tl.maximum(tl.cdiv(tl.minimum(limit, edge) - low, step), 0)
         own_low = tl.maximum(low, edge)
         own_steps = tl.maximum(tl.cdiv(limit - own_low, step), 0)
-        leaves = plan + 6 * block + top_row
-        steps = shared_steps + own_steps * tl.load(plan + 7 * block + top_row)
+        leaves = plan + 6 * stride + top_row
+        steps = shared_steps + own_steps * tl.load(plan + 7 * stride + top_row)
         own_steps = tl.maximum(own_steps, 1)
         at_head = row.to(tl.int64) * heads + group * shared + pair % shared
         q = tl.load(query + at_head[:, None] * width + dim[None, :], mask=held(real, dim, width, dims), other=0.0)
@@ -235,7 +237,7 @@ def _part(
         tl.store(mixed + to[:, None] * width + dim[None, :], acc, mask=held(kept, dim, width, dims))
 
 
-@triton.jit
+@triton.jit(**launches("lengths"))
 def _merge(
     most, total, mixed, lengths, gate, out, factor, window, gate_row, gate_head, heads: tl.constexpr,
     width: tl.constexpr, windowed: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, gated: tl.constexpr,
@@ -260,13 +262,28 @@ def _merge(
     tl.store(out + (row * heads + head) * width + dim, result.to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(**launches("lanes", "lengths", "committed", "path", "rows", "most_path"))
 def _plan(
     lanes, lengths, committed, path, plan, rows, most_path, window, windowed: tl.constexpr, groups: tl.constexpr,
     per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+    stride: tl.constexpr,
 ):  # fmt: skip
     plan_rows(
-        lanes, lengths, committed, path, plan, rows, most_path, window, windowed, groups, per_tile, parts, step, block
+        lanes,
+        lengths,
+        committed,
+        path,
+        plan,
+        rows,
+        most_path,
+        window,
+        windowed,
+        groups,
+        per_tile,
+        parts,
+        step,
+        block,
+        stride,
     )
 
 
@@ -275,7 +292,7 @@ def plan(form: Form, lanes: Tensor, lengths: Tensor, committed: Tensor, path: Te
     rows = lanes.shape[0]
     _plan[(1,)](
         lanes, lengths, committed, path, scratch.plan, rows, path.shape[1], form.window, form.window > 0, form.groups,
-        form.per_tile, form.parts, form.step, scratch.plan.shape[1], num_warps=4,
+        form.per_tile, form.parts, form.step, rows_block(rows), scratch.plan.shape[1], num_warps=4,
     )  # fmt: skip
 
 
@@ -292,12 +309,12 @@ def attend_rows(
     is multiplied by sigmoid(gate), if any: numbers at `gate` + row * gate_at[0] + head * gate_at[1] + dim.
     """
     rows, heads, width = query.shape
-    factor, block = scale * LOG2_E, scratch.plan.shape[1]
+    factor = scale * LOG2_E
     _part[(programs,)](
         query, key_pages, value_pages, table, lanes, lengths, committed, path, scratch.plan, scratch.most,
-        scratch.total, scratch.mixed, factor, form.window, table.shape[1], path.shape[1], heads, form.groups, width,
-        form.dims, form.window > 0, form.tile, form.per_tile, form.parts, form.step, block, form.stages,
-        num_warps=form.warps,
+        scratch.total, scratch.mixed, factor, form.window, rows, table.shape[1], path.shape[1], heads, form.groups,
+        width, form.dims, form.window > 0, form.tile, form.per_tile, form.parts, form.step, scratch.plan.shape[1],
+        form.stages, num_warps=form.warps,
     )  # fmt: skip
     slice_ = min(form.dims, 128)
     _merge[(rows, heads, form.dims // slice_)](

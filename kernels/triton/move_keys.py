@@ -12,12 +12,13 @@ import triton
 import triton.language as tl
 
 from tensorfold.kernels.triton.attention import held, padded
+from tensorfold.kernels.triton.row_plan import launches
 
 Tensor = Any
 _PAGE = tl.constexpr(512)
 
 
-@triton.jit
+@triton.jit(**launches("moves", "table", "count", "most_pages"))
 def _move(
     moves, table, key_pages, value_pages, count, most_pages, groups: tl.constexpr, width: tl.constexpr,
     dims: tl.constexpr, block: tl.constexpr,

@@ -14,9 +14,9 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.attention import Form, Scratch
+from tensorfold.kernels.triton.attention import Form, Scratch, rows_block
 from tensorfold.kernels.triton.rope import pair_of, turned
-from tensorfold.kernels.triton.row_plan import plan_rows
+from tensorfold.kernels.triton.row_plan import launches, plan_rows
 
 Tensor = Any
 _MOST = tl.constexpr(3.38e38)  # below the greatest bfloat16
@@ -77,13 +77,28 @@ def _head(
     return value
 
 
-@triton.jit
+@triton.jit(
+    **launches(
+        "positions",
+        "slots",
+        "table",
+        "lanes",
+        "lengths",
+        "committed",
+        "path",
+        "rows",
+        "start",
+        "most_pages",
+        "most_path",
+    )
+)
 def _place(
     projected, positions, slots, table, q_weight, k_weight, turns, key_pages, value_pages, query, lanes, lengths,
     committed, path, plan, rows, start, most_pages, most_path, window, q_eps, k_eps, factor, heads: tl.constexpr,
     groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr, gated: tl.constexpr, pairs: tl.constexpr,
     interleaved: tl.constexpr, q_norm: tl.constexpr, k_norm: tl.constexpr, of_rows: tl.constexpr,
     windowed: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+    stride: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(1).to(tl.int64), tl.program_id(0)
     each: tl.constexpr = 2 * width if gated else width
@@ -118,7 +133,7 @@ def _place(
         if row == 0:
             plan_rows(
                 lanes, lengths, committed, path, plan, rows, most_path, window, windowed, groups, per_tile, parts, step,
-                block,
+                block, stride,
             )  # fmt: skip
 
 
@@ -135,10 +150,10 @@ def place_rows(
 
     `projected` [R, H * D + 2 * G * D]: a row's queries (each followed by its gate, where there is one), keys, values.
     """
-    rows, block = query.shape[0], scratch.plan.shape[1]
+    rows = query.shape[0]
     _launch(
         form, head, projected, positions, slots, table, key_pages, value_pages, query,
-        (lanes, lengths, committed, path, scratch.plan), 0, block, 4,
+        (lanes, lengths, committed, path, scratch.plan), 0, rows_block(rows), 4,
         (form.heads + 2 * form.groups + 1, rows),
     )  # fmt: skip
 
@@ -167,5 +182,5 @@ def _launch(
         plan, grid[1], start, table.shape[-1], path.shape[-1], form.window, head.q_eps, head.k_eps, head.factor,
         form.heads, form.groups, form.width, form.dims, head.gated, head.pairs, head.interleaved,
         head.q_norm is not None, head.k_norm is not None, block > 0, form.window > 0, form.per_tile, form.parts,
-        form.step, max(block, 16), num_warps=warps,
+        form.step, max(block, 16), plan.shape[-1] if block else 16, num_warps=warps,
     )  # fmt: skip

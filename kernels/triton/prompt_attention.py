@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 
 from tensorfold.kernels.triton.attention import LOG2_E, absorbed, held, padded
+from tensorfold.kernels.triton.row_plan import launches
 
 Tensor = Any
 
@@ -66,7 +67,7 @@ def _step(
     return absorbed(score, v, top, weights, acc, factor)
 
 
-@triton.jit
+@triton.jit(**launches("pages", "start", "rows"))
 def _span(
     query, key_pages, value_pages, pages, gate, out, factor, start, rows, window, gate_row, gate_head,
     heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr, windowed: tl.constexpr,

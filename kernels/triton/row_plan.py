@@ -15,7 +15,21 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-FIELDS = 8  # int32 [FIELDS, block]: ends, first, count, low, size of each run; server, leaves, leaf count of each row
+# Fields of a plan: of each run the units up to its end, its first row, rows, first partition and partition size; of
+# each row the row that serves it, of each tile its leaves in order, and of each row how many its tile has.
+FIELDS = 8
+# Control tensors lie at any multiple of four bytes, by row count; counts change from launch to launch. A kernel that
+# were compiled anew for each would stall a launch, and rows of two counts would meet different machine code.
+LOOSE = ("lanes", "lengths", "committed", "path", "positions", "slots", "table", "pages", "moves")
+COUNTED = ("rows", "start", "count", "most_pages", "most_path")
+
+
+def launches(*names: str) -> dict[str, list[str]]:
+    """How a kernel with these arguments is to be specialised: by none that differs from launch to launch."""
+    return {
+        "do_not_specialize": [name for name in names if name in COUNTED],
+        "do_not_specialize_on_alignment": [name for name in names if name in LOOSE],
+    }
 
 
 @triton.jit
@@ -37,9 +51,9 @@ def partition_range(length, window, size, windowed: tl.constexpr):
 @triton.jit
 def plan_rows(
     lanes, lengths, committed, path, plan, rows, most_path, window, windowed: tl.constexpr, groups: tl.constexpr,
-    per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
+    per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr, stride: tl.constexpr,
 ):  # fmt: skip
-    """Write the plan int32 [FIELDS, block] of a launch of `rows` rows; one program does it all."""
+    """Write the plan int32 [FIELDS, stride] of at most `block` rows; one program does it all."""
     j = tl.arange(0, block)
     real, later = j < rows, (j < rows) & (j > 0)
     length = tl.load(lengths + j, mask=real, other=1)
@@ -55,10 +69,10 @@ def plan_rows(
     highest = tl.max(tl.where(mine, high[None, :], 0), 1)
     units = tl.where(count > 0, tl.cdiv(count, per_tile) * groups * (highest - lowest), 0)
     tl.store(plan + j, tl.cumsum(units, 0))
-    tl.store(plan + block + j, tl.min(tl.where(mine, j[None, :], block), 1))
-    tl.store(plan + 2 * block + j, count)
-    tl.store(plan + 3 * block + j, lowest)
-    tl.store(plan + 4 * block + j, tl.max(tl.where(mine, size[None, :], 0), 1))
+    tl.store(plan + stride + j, tl.min(tl.where(mine, j[None, :], block), 1))
+    tl.store(plan + 2 * stride + j, count)
+    tl.store(plan + 3 * stride + j, lowest)
+    tl.store(plan + 4 * stride + j, tl.max(tl.where(mine, size[None, :], 0), 1))
     same = run[None, :] == run[:, None]
     opened = tl.min(tl.where(same, j[None, :], block), 1)
     tile = (j - opened) // per_tile
@@ -72,6 +86,6 @@ def plan_rows(
     leaf = server == j
     ahead = together & leaf[None, :]
     rank = tl.sum((ahead & (j[None, :] < j[:, None])).to(tl.int32), 1)
-    tl.store(plan + 5 * block + j, server)
-    tl.store(plan + 6 * block + opened + tile * per_tile + rank, j, mask=real & leaf)
-    tl.store(plan + 7 * block + j, tl.sum(ahead.to(tl.int32), 1))
+    tl.store(plan + 5 * stride + j, server)
+    tl.store(plan + 6 * stride + opened + tile * per_tile + rank, j, mask=real & leaf)
+    tl.store(plan + 7 * stride + j, tl.sum(ahead.to(tl.int32), 1))

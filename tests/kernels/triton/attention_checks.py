@@ -304,9 +304,12 @@ def check_placing_a_span(device: str) -> None:
     query = torch.full((30, 6, 32), float("nan"), device=device, dtype=kind(device))
     place_span(form, head, projected, positions, 500, lanes.table[0], lanes.keys, lanes.values, query)
     rows = [(0, at, at) for at in range(500, 530)]
-    assert torch.allclose(placed(device, form, head, projected, others, rows).float(), query.float(), atol=1e-2)
+    assert torch.allclose(
+        placed(device, form, head, projected, others, rows).float(), query.float(), atol=1e-2, rtol=2e-2
+    )
     slots = range(500, 530)
-    assert torch.allclose(others.keys[lanes.at(0, slots)].float(), lanes.keys[lanes.at(0, slots)].float(), atol=1e-2)
+    of_rows, of_span = (pool[lanes.at(0, slots)].float() for pool in (others.keys, lanes.keys))
+    assert torch.allclose(of_rows, of_span, atol=1e-2, rtol=2e-2)
     assert torch.equal(others.values[lanes.at(0, slots)], lanes.values[lanes.at(0, slots)])
     assert torch.isfinite(lanes.keys[lanes.at(0, range(540))]).all()
 

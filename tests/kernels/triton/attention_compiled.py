@@ -28,7 +28,7 @@ def part(form: Form) -> Kinds:
     """The arguments of a unit's kernel."""
     sizes: Kinds = [form.heads, form.groups, form.width, form.dims, form.window > 0, form.tile, form.per_tile]
     pointers = [*[HALF] * 3, *[WORD] * 6, *[FULL] * 3]
-    return [*pointers, REAL, *[LONG] * 3, *sizes, form.parts, form.step, ROWS, form.stages]
+    return [*pointers, REAL, *[LONG] * 4, *sizes, form.parts, form.step, ROWS, form.stages]
 
 
 def merge(form: Form) -> Kinds:
@@ -40,7 +40,7 @@ def merge(form: Form) -> Kinds:
 def place(form: Form, *, of_rows: bool) -> Kinds:
     """Those of the placing of rows, with gates, norms and a part of each head turned."""
     sizes: Kinds = [form.heads, form.groups, form.width, form.dims, True, 32, False, True, True, of_rows]
-    cut: Kinds = [form.window > 0, form.per_tile, form.parts, form.step, ROWS]
+    cut: Kinds = [form.window > 0, form.per_tile, form.parts, form.step, ROWS, ROWS]
     pointers = [HALF, *[WORD] * 3, FULL, FULL, WIDE, *[HALF] * 3, *[WORD] * 5]
     return [*pointers, *[LONG] * 5, *[REAL] * 3, *sizes, *cut]
 
