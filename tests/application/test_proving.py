@@ -53,6 +53,27 @@ def test_a_sound_engine_is_proved_in_every_mode() -> None:
     assert any("serial reference, greedy" in line for line in said)
 
 
+class _ForksDrift(HashModel):
+    """What goes on from a fork is not what the fork was made of."""
+
+    def resume(self, lane: Lane, capacity: int) -> Lane:
+        made = super().resume(lane, capacity)
+        self._lanes[made].state ^= 1
+        return made
+
+
+@pytest.mark.slow
+def test_prompts_that_resume_from_forks_are_proved_and_leave_none_behind() -> None:
+    sound = HashModel(LAW, prefill_slice=64, resume="prompt_end")
+    report = prove(sound)
+    assert report.passed and report.differences == 0
+    resumed = next(row for row in report.rows if row.mode == "prompts resumed")
+    assert resumed.resumed is not None and resumed.resumed >= LEAST_RESUMED
+    assert sound.lanes() == () and not sound.misuses
+    faulty = prove(_ForksDrift(LAW, prefill_slice=64, resume="prompt_end"))
+    assert [row.mode for row in faulty.rows if row.first is not None] == ["prompts resumed"]
+
+
 @pytest.mark.parametrize("trees", [False, True])
 @pytest.mark.slow
 def test_a_fault_in_wide_rows_is_found_and_its_position_named(trees: bool) -> None:
