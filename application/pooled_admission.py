@@ -43,6 +43,9 @@ class PooledAdmission(MemoryAdmission):
         finally:
             self._shared = 0
 
+    def release(self) -> None:
+        """Nothing is handed back: scratch is part of the plan, and a card's allocator frees it before it gives up."""
+
     def figures(self, streams: Sequence[Stake], paused: Sequence[Stake] = ()) -> MemoryFigures | None:
         """As the port says; the allocator's own figures have the pools as a whole among them."""
         known, told = super().figures(streams, paused), self._told
