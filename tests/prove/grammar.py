@@ -305,7 +305,8 @@ def main() -> int:
     failed = bool(tally.differences or tally.invalid or figures.valid_texts < LEAST_SCHEMAS)
     print(
         f"grammar: {figures.listed} schemas listed, {figures.refused} refused, {figures.held} held "
-        f"({figures.distinct} distinct), {figures.valid} valid replies, {tally.cut} cut at {_MOST} tokens, "
+        f"({figures.distinct} different ones), {figures.valid} valid replies (to {figures.valid_texts} different ones, "
+        f"{LEAST_SCHEMAS} are due), {tally.cut} cut at {_MOST} tokens, "
         f"{tally.unjudged} beyond the validator, {tally.invalid} invalid; "
         f"{tally.tokens:,} tokens drafted and compared, {tally.differences} differences, "
         f"{time.monotonic() - began:.0f} s"

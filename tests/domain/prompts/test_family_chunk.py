@@ -29,6 +29,12 @@ def test_the_largest_that_fits_is_taken_and_what_was_taken_stays_while_it_fits(
     assert choose_chunk(SIZES, lambda size: size <= most, tensor_units=tensor_units, before=before) == chosen
 
 
+def test_without_tensor_units_and_a_small_chunk_the_smallest_is_taken() -> None:
+    assert choose_chunk((9000, 8192, 6000), lambda size: True, tensor_units=False) == 6000
+    assert choose_chunk((9000, 8192, 6000), lambda size: False, tensor_units=True) == 6000
+    assert choose_chunk((4096, 2048), lambda size: False, tensor_units=True) == 2048
+
+
 def test_a_family_with_one_chunk_has_that_one() -> None:
     assert choose_chunk((2048,), lambda size: False, tensor_units=False) == 2048
     with pytest.raises(ValueError, match="at least one"):

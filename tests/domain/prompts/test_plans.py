@@ -126,6 +126,28 @@ def test_two_prompts_share_the_last_cut_that_is_worth_waiting_for() -> None:
     assert common_cut(plan, plan, 9, 0, 5) is None
 
 
+def test_at_half_of_a_prompt_an_agreement_counts_and_at_a_cut_itself_two_prompts_meet() -> None:
+    plan = ChunkPlan((0, 10, 30, 50, 70), 80, shared=10)
+    assert checkpoints(plan, 0, agreed=40) == (10, 30, 70)
+    assert common_cut(plan, plan, 80, 0, 10) == 80 and common_cut(plan, plan, 79, 0, 10) == 70
+
+
+def test_a_plan_answers_for_every_position() -> None:
+    plan = ChunkPlan((0, 10, 20), 25, slice_rows=4)
+    assert [at for at in range(-1, 27) if plan.cuts_at(at)] == [4, 8, 10, 14, 18, 20, 24, 25]
+    assert ChunkPlan((0,), 9, slice_rows=1).cuts_at(1) and not ChunkPlan((0, 10), 25).cuts_at(5)
+    assert [plan.before(at) for at in (0, 9, 10, 11, 25)] == [(), (0,), (0,), (0, 10), (0, 10, 20)]
+    assert [plan.floor(at) for at in (-1, 0, 9, 10, 25)] == [0, 0, 0, 10, 20] and ChunkPlan((), 0).floor(5) == 0
+
+
+def test_the_smallest_rules_make_plans() -> None:
+    assert ChunkRule().step == 2048 and ChunkRule().plan([]) == ChunkPlan((), 0)
+    assert ChunkRule(4, least=1).plan(range(9)).starts == (0, 4)
+    assert ChunkRule(2, Markers(frozenset({1}), (1, 3))).name == "grid2+msg2:1:1,3"
+    with pytest.raises(ValueError, match="cannot have 0 to 4"):
+        ChunkRule(4, least=0)
+
+
 def test_agreement_counts_equal_ids_from_the_start() -> None:
     assert agreement([1, 2, 3], [1, 2, 4, 5]) == 2
     assert agreement([1, 2], [1, 2, 3]) == 2
