@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tensorfold.domain.families.binding import Bound
+from tensorfold.domain.families.plan_weights import drafter_weights
 from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
 from tensorfold.domain.families.state import state_spec
 from tensorfold.domain.families.storage import Affine
+from tensorfold.domain.families.weights import parameters
 from tensorfold.domain.memory.cuda_holding import PAGE, pool_sizes, width_of
-from tensorfold.domain.memory.held_weights import drafter_bytes
 from tensorfold.domain.memory.plan import Footprint
 from tensorfold.domain.memory.state_profile import Growing, Holding, StateProfile
 from tensorfold.domain.memory.work import Work, work_of
@@ -40,6 +41,8 @@ CODE = 512 * MIB
 """Code of kernels and workspaces of libraries."""
 STACK = 256 * MIB
 """Values of experts that are unpacked at once."""
+DRAFTS = 256 * MIB
+"""Launches of a draft head, their logits among them; it multiplies with a part of the very output matrix."""
 ATTENTION = 256 * MIB
 """Partial results of attention over partitions of a long past."""
 
@@ -57,16 +60,13 @@ def cuda_footprint(
     loaded = plan if head else replace(plan, mtp=None)
     kept = {path: found for path, found in bound.items() if head or not path.startswith(_HEAD)}
     weights = sum(map(slot_bytes, kept.values()))
-    output = packed(kept["embedding" if plan.head.tied else "head"])
-    spans = drafter.draft_ids if drafter is not None else plan.mtp.draft_ids if head and plan.mtp is not None else ()
-    weights += output * sum(max(0, stop - start) for start, stop in spans) // plan.head.vocabulary
     if drafter is not None:
-        weights += drafter_bytes(drafter, drafter_bits)
+        weights += _drafter_bytes(drafter, drafter_bits)
     entries = state_spec(loaded, drafter)
     return Footprint(
         weights=weights,
         state=_paged(pool_sizes(entries, plan.activation).page),
-        work=_work(loaded, kept),
+        work=_work(loaded, kept, drafts=head or drafter is not None),
         rows=PROMPT_ROWS,
         pools=pool_sizes(entries, plan.activation),
         staging=_STAGED * largest_layer(kept),
@@ -107,13 +107,20 @@ def _paged(page: int) -> StateProfile:
     return StateProfile(0, 0, (Growing(page // PAGE, 1, 0),) if page else (), 0, holding)
 
 
-def _work(plan: DecoderPlan, bound: Mapping[str, Bound]) -> Work:
+def _drafter_bytes(drafter: DFlashDrafter, bits: int) -> int:
+    """Bytes of a drafter's weights: its matrices packed at `bits`, 0 for bf16."""
+    values = parameters(drafter_weights(drafter))
+    return values * max(4, bits) // 8 + values // GROUP * 4 if bits else 2 * values
+
+
+def _work(plan: DecoderPlan, bound: Mapping[str, Bound], *, drafts: bool) -> Work:
     """Scratch: it is there from the load on, whoever runs; a chunk's rows are counted by `Footprint.rows`."""
     chunk = work_of(plan, "bfloat16")
     logits = LAUNCH_ROWS * plan.head.vocabulary * 4 * _LOGIT_COPIES
     launches = _LAUNCHES * len(plan.layers) * LAUNCH_LAYER
     unpacked = max((_unpacked(found) for found in _matrices(bound)), default=0)
-    return Work(0, CODE + ATTENTION + logits + launches + unpacked, _WIDER * chunk.row, 0)
+    fixed = CODE + ATTENTION + logits + launches + unpacked + (DRAFTS if drafts else 0)
+    return Work(0, fixed, _WIDER * chunk.row, 0)
 
 
 def _matrices(bound: Mapping[str, Bound]) -> Iterable[Bound]:

@@ -92,7 +92,7 @@ def test_outputs_are_filled_up_and_narrow_codes_are_held_in_four_bits() -> None:
 
 
 def test_weights_of_the_published_models_are_those_of_their_sheets() -> None:
-    assert qwen()[1].weights == pytest.approx(16.6e9, rel=0.02)
+    assert qwen()[1].weights == pytest.approx((26.90e9 + 1.92e9) * 4.5 / 8, rel=0.01)
     assert nemotron()[1].weights == pytest.approx(18.5e9, rel=0.02)
 
 
@@ -101,9 +101,21 @@ def test_a_head_counts_where_it_is_loaded() -> None:
     bound = bound_of(plan)
     with_head, without = (cuda_footprint(plan, bound, head=head) for head in (True, False))
     own = sum(slot_bytes(f) for path, f in bound.items() if path.startswith("mtp."))
-    assert with_head.weights - without.weights >= own > 0
+    assert with_head.weights - without.weights == own > 0
     assert with_head.pools is not None and without.pools is not None
     assert with_head.pools.page > without.pools.page
+
+
+def test_a_drafter_counts_at_its_bits_and_never_below_four() -> None:
+    plan = qwen3_5.plan(qwen3_5.CONFIG)
+    drafter, bound = dflash2.plan(DFLASH2, plan), bound_of(plan)
+    alone = cuda_footprint(plan, bound, head=False).weights
+    two, four, eight, whole = (
+        cuda_footprint(plan, bound, head=False, drafter=drafter, drafter_bits=bits).weights - alone
+        for bits in (2, 4, 8, 0)
+    )
+    assert two == four < eight < whole == pytest.approx(2 * 1.92e9, rel=0.01)
+    assert four == pytest.approx(1.92e9 * 4.5 / 8, rel=0.01)
 
 
 def test_three_of_the_largest_layers_are_staged() -> None:
