@@ -341,15 +341,16 @@ def long_times(name: str) -> dict[str, float]:
     return row
 
 
-def span_times(name: str) -> dict[str, float]:
-    """TFLOP/s of a span's attention by form, span and start (the products of seen keys alone counted)."""
+def span_times(name: str) -> dict[str, dict[str, float]]:
+    """Microseconds of a span's attention by form, span and start; shown as TFLOP/s of the products with seen keys."""
     heads, groups, width = SHAPES[name]
     pages = torch.randperm(64, device="cuda").to(torch.int32)
     keys, values = half(64, 512, groups, width), half(64, 512, groups, width)
-    found: dict[str, float] = {}
+    found: dict[str, dict[str, float]] = {}
     gate = half(8192, 2 * heads * width)
     for label, cut in spans(name):
         row: dict[str, float] = {}
+        rates: dict[str, float] = {}
         for rows, start in PROMPTS:
             query = half(rows, heads, width)
             out = torch.empty_like(query)
@@ -358,31 +359,28 @@ def span_times(name: str) -> dict[str, float]:
                 (2 * heads * width, 2 * width),
             )  # fmt: skip
             flops = 4 * heads * width * rows * (start + (rows + 1) / 2)
-            row[f"{rows}@{start}"] = flops / timed(2, lambda _, run=run: run()) * 1e-6  # type: ignore[misc]
-        table(f"{name} span {label}, TFLOP/s", row)
-        found |= {f"{label} {key}": value for key, value in row.items()}
+            row[f"{rows}@{start}"] = timed(2, lambda _, run=run: run())  # type: ignore[misc]
+            rates[f"{rows}@{start}"] = flops / row[f"{rows}@{start}"] * 1e-6
+        table(f"{name} span {label}, TFLOP/s", rates)
+        found[f"span {label}"] = row
     projected = half(2048, 2 * heads * width + 2 * groups * width)
     ones = torch.ones(width, device="cuda")
     head = HeadForm(ones, ones, 1e-6, 1e-6, torch.rand(width // 8, device="cuda").double(), gated=True)
     query, positions = half(2048, heads, width), torch.arange(2048, device="cuda", dtype=torch.int32)
     form = form_of(*SHAPES[name])
-    found["place 2048, us"] = timed(
-        2, lambda layer: place_span(form, head, projected, positions, 0, pages, keys, values, query)
-    )
-    print(f"{name} place of 2048 rows: {found['place 2048, us']:.1f} us", flush=True)
-    return found
+    row = {"2048": timed(2, lambda _: place_span(form, head, projected, positions, 0, pages, keys, values, query))}
+    table(f"{name} place of a span", row)
+    return found | {"place of a span": row}
 
 
-def measure() -> dict[str, Any]:
-    """Microseconds and TFLOP/s by shape."""
-    found: dict[str, Any] = {}
+def measure() -> dict[str, dict[str, float]]:
+    """Seconds by shape, kernel and form, then by rows or span."""
+    found: dict[str, dict[str, float]] = {}
     for name in SHAPES:
-        found[name] = {
-            "decode": decode_times(name),
-            "place": place_times(name),
-            "long": long_times(name),
-            "spans": span_times(name),
-        }
+        made = {
+            **decode_times(name), "place": place_times(name), "128000 default": long_times(name), **span_times(name)
+        }  # fmt: skip
+        found |= {f"{name} {kind}": {at: us * 1e-6 for at, us in row.items()} for kind, row in made.items()}
         torch.cuda.empty_cache()
     return found
 
