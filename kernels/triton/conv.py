@@ -20,6 +20,7 @@ import triton.language as tl
 
 Tensor = Any  # a torch tensor
 DELTA_FACTORS, MAMBA2_FACTORS, SPAN_GATES = 8, 2, 4
+_VARY = ("taps", "ring_at")  # one machine code for all launches: where these lie hangs on the row count
 _SPAN = 16  # rows of a prompt that one program convolves
 
 
@@ -54,7 +55,7 @@ def _convolved(x, x_stride, raw, taps, weight, bias, row, place, limit, channels
     return own, _silu(total)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARY)
 def _delta_inputs(
     x, x_stride, a, a_stride, b, b_stride, taps, ring_at, raw, mixed, factors, out, weight, bias, rate, step_bias,
     channels, heads, key_heads, eps, has_bias: tl.constexpr, key_width: tl.constexpr, values: tl.constexpr,
@@ -102,7 +103,7 @@ def _delta_inputs(
     tl.store(to + 5, both, mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARY)
 def _mamba2_inputs(
     x, x_stride, dt, dt_stride, taps, ring_at, raw, mixed, factors, out, weight, bias, rate, step_bias, channels, heads,
     inner, least, most, has_bias: tl.constexpr, block: tl.constexpr, heads_block: tl.constexpr,

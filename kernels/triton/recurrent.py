@@ -25,14 +25,16 @@ import triton.language as tl
 
 Tensor = Any  # a torch tensor
 RESET, COMMIT, SAVE, RETURN = 1, 2, 4, 8
+# One machine code for all launches: where these lie hangs on the row count.
+_VARY = ("schedule", "counts", "places", "lanes", "by_row")
 
 
 @triton.jit
-def _lane(lanes, by_row: tl.constexpr):
+def _lane(lanes, by_row):
     """The lane slot of this program, -1 where another row's program has it."""
     at = tl.program_id(2)
     lane = at
-    if by_row:
+    if by_row != 0:
         lane = tl.load(lanes + at)
         before = tl.load(lanes + tl.maximum(at - 1, 0))
         lane = tl.where((at > 0) & (before == lane), -1, lane)
@@ -49,10 +51,10 @@ def _delta_row(mixed, factors, row, head, key_head, key_heads, heads, channels, 
     return q, k, v, tl.load(of), tl.load(of + 1), tl.load(of + 2), tl.load(of + 3), tl.load(of + 4), tl.load(of + 5)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARY)
 def _delta(
-    state, mixed, factors, schedule, counts, places, lanes, out, most_steps, heads, key_heads, channels, ring,
-    key_width: tl.constexpr, value_width: tl.constexpr, part: tl.constexpr, by_row: tl.constexpr,
+    state, mixed, factors, schedule, counts, places, lanes, by_row, out, most_steps, heads, key_heads, channels, ring,
+    key_width: tl.constexpr, value_width: tl.constexpr, part: tl.constexpr,
 ):  # fmt: skip
     slice_, head = tl.program_id(0), tl.program_id(1)
     lane = _lane(lanes, by_row)
@@ -85,8 +87,11 @@ def _delta(
         next_q, next_k, next_v, next_kept, next_kept_k, next_beta, next_scale_k, next_kept_q, next_both = _delta_row(
             mixed, factors, first + next_source, head, key_head, key_heads, heads, channels, keys, column, key_width
         )
-        if (flags & 9) != 0:  # from memory: copies in registers would cost every step more than a branch costs
-            now = tl.load(state + tl.where((flags & 8) != 0, aside, committed) + inner)
+        # From memory: copies in registers would cost every step more than a branch costs.
+        if (flags & 1) != 0:
+            now = tl.load(state + committed + inner)
+        if (flags & 8) != 0:
+            now = tl.load(state + aside + inner)
         wide_k, wide_q = k.to(tl.float32)[:, None], q.to(tl.float32)[:, None]
         seen, asked = tl.sum(now * wide_k, 0), tl.sum(now * wide_q, 0)
         change = beta * (v.to(tl.float32) - kept_k * seen)
@@ -114,10 +119,10 @@ def _mamba2_row(mixed, factors, row, head, group, groups, heads, channels, wide,
     return x, into, out_of, tl.load(of), tl.load(of + 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARY)
 def _mamba2(
-    state, mixed, factors, skip, schedule, counts, places, lanes, out, most_steps, heads, groups, channels, ring,
-    width: tl.constexpr, size: tl.constexpr, part: tl.constexpr, by_row: tl.constexpr,
+    state, mixed, factors, skip, schedule, counts, places, lanes, by_row, out, most_steps, heads, groups, channels,
+    ring, width: tl.constexpr, size: tl.constexpr, part: tl.constexpr,
 ):  # fmt: skip
     slice_, head = tl.program_id(0), tl.program_id(1)
     lane = _lane(lanes, by_row)
@@ -149,8 +154,11 @@ def _mamba2(
         next_x, next_into, next_out_of, next_kept, next_step = _mamba2_row(
             mixed, factors, first + next_source, head, group, groups, heads, channels, column, deep, whole, size
         )
-        if (flags & 9) != 0:  # from memory: copies in registers would cost every step more than a branch costs
-            now = tl.load(state + tl.where((flags & 8) != 0, aside, committed) + inner)
+        # From memory: copies in registers would cost every step more than a branch costs.
+        if (flags & 1) != 0:
+            now = tl.load(state + committed + inner)
+        if (flags & 8) != 0:
+            now = tl.load(state + aside + inner)
         wide = x.to(tl.float32)
         now = now * kept + (step * wide)[:, None] * into.to(tl.float32)[None, :]
         result = tl.sum(now * out_of.to(tl.float32)[None, :], 1) + straight * wide
@@ -181,9 +189,9 @@ def delta_rows(
     slots = schedule.shape[0]
     by_row = lanes is not None and out.shape[0] < slots - 1
     _delta[(value_width // min(part, value_width), heads, out.shape[0] if by_row else slots - 1)](
-        state, mixed, factors, schedule, counts, places, counts if lanes is None else lanes, out, schedule.shape[1],
-        heads, key_heads, mixed.shape[-1], mixed.shape[0] // slots, key_width, value_width, min(part, value_width),
-        by_row, num_warps=warps, enable_fp_fusion=True,
+        state, mixed, factors, schedule, counts, places, counts if lanes is None else lanes, int(by_row), out,
+        schedule.shape[1], heads, key_heads, mixed.shape[-1], mixed.shape[0] // slots, key_width, value_width,
+        min(part, value_width), num_warps=warps, enable_fp_fusion=True,
     )  # fmt: skip
 
 
@@ -200,7 +208,7 @@ def mamba2_rows(
     slots = schedule.shape[0]
     by_row = lanes is not None and out.shape[0] < slots - 1
     _mamba2[(width // min(part, width), heads, out.shape[0] if by_row else slots - 1)](
-        state, mixed, factors, skip, schedule, counts, places, counts if lanes is None else lanes, out,
+        state, mixed, factors, skip, schedule, counts, places, counts if lanes is None else lanes, int(by_row), out,
         schedule.shape[1], heads, groups, mixed.shape[-1], mixed.shape[0] // slots, width, size, min(part, width),
-        by_row, num_warps=warps, enable_fp_fusion=True,
+        num_warps=warps, enable_fp_fusion=True,
     )  # fmt: skip

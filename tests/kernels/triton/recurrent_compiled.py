@@ -57,12 +57,12 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
     "gated_norm": (gates._gated_norm, [HALF, HALF, LONG, FULL, HALF, LONG, LONG, REAL, False, True, 128], 1),
     "delta": (
         recurrent._delta,
-        [FULL, HALF, FULL, *[WORD] * 4, HALF, *[LONG] * 5, 128, 128, 16, True],
+        [FULL, HALF, FULL, *[WORD] * 4, LONG, HALF, *[LONG] * 5, 128, 128, 16],
         1,
     ),
     "mamba2": (
         recurrent._mamba2,
-        [FULL, HALF, FULL, FULL, *[WORD] * 4, FULL, *[LONG] * 5, 64, 128, 8, True],
+        [FULL, HALF, FULL, FULL, *[WORD] * 4, LONG, FULL, *[LONG] * 5, 64, 128, 8],
         1,
     ),
     "delta_parts": (
