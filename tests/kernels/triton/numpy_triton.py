@@ -107,7 +107,7 @@ def _high_half(left: Any, right: Any) -> Block:
     return block(int(left) * int(right) >> 64, np.uint64)
 
 
-def _language() -> ModuleType:
+def _language() -> Any:
     made: Any = ModuleType("triton.language")
     made.constexpr = object
     for kind in ("int1", "int32", "int64", "uint64", "float32", "float64"):
