@@ -77,7 +77,8 @@ if __name__ == "__main__":
             "place_span": (place_rows._place, place(form, of_rows=False), 1),
             "span": (prompt_attention._span, span(form, cut), cut.warps),
         }
-        for name, (kernel, kinds, warps) in kernels.items():
+        shown = kernels if width == 256 else {name: kernels[name] for name in ("part", "span")}
+        for name, (kernel, kinds, warps) in shown.items():
             made = compiled(kernel, kinds, card, warps)
             assert made.metadata.shared <= MEMORY[card], (name, form, cut, made.metadata.shared)
             print(name, flush=True)
