@@ -15,6 +15,7 @@ from tensorfold.adapters.cuda.decoder import Decoder, unbuilt
 from tensorfold.adapters.cuda.engine_parts import EngineParts
 from tensorfold.adapters.cuda.heads.makers import block_head, mtp_head
 from tensorfold.adapters.cuda.model import CudaModel
+from tensorfold.adapters.cuda.packed import refuse_unread
 from tensorfold.adapters.cuda.products import Products
 from tensorfold.adapters.cuda.row_check import RowCheck
 from tensorfold.adapters.cuda.runtime import current
@@ -148,6 +149,7 @@ def load(
 ) -> CudaModel:
     """The model of a checkpoint, on the card that torch sees first. Raises RefusedError."""
     refuse_unbuilt(plan)
+    refuse_unread(bound)
     weights = WeightReader(bound, facts, on_progress, plan.tensors.probes)
     head = _head(plan, weights, drafts, drafter, on_progress)
     stored = Stored(plan, weights, facts.digest, head)

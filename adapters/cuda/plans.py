@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.adapters.cuda.lane_book import LaneEntry
-from tensorfold.adapters.cuda.rows import COMMIT, CONV_PAST, RESET, SAVE
+from tensorfold.adapters.cuda.rows import COMMIT, CONV_PAST, SAVE
+from tensorfold.adapters.cuda.tree_steps import tree_steps
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.windows import Window
 
@@ -67,36 +68,12 @@ def plan_window(entry: LaneEntry, window: Window, width: int) -> PlannedRows:
 
 
 def _window_steps(window: Window, ring: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Steps of a window: a row that does not follow the step before it begins its way again."""
+    """Steps of a window; the state behind the last row of a chain is left aside."""
     if window.is_chain:
         steps = [(row, at, 0) for at, row in enumerate(ring)]
         steps[-1] = (steps[-1][0], steps[-1][1], SAVE)
         return steps
-    steps, before = [], -1
-    for row, parent in _depth_first(window):
-        if parent == before:
-            steps.append((ring[row], row, 0))
-        else:
-            way = window.path_to(row)[:-1]
-            flags = [RESET, *[0] * len(way)]
-            steps += [(ring[old], -1, flag) for old, flag in zip(way, flags, strict=False)]
-            steps.append((ring[row], row, flags[len(way)]))
-        before = row
-    return steps
-
-
-def _depth_first(window: Window) -> list[tuple[int, int]]:
-    """(row, parent) so that a row follows its parent as often as can be."""
-    children: dict[int, list[int]] = {}
-    for row, parent in enumerate(window.parents):
-        children.setdefault(parent, []).append(row)
-    order: list[tuple[int, int]] = []
-    left = [(row, -1) for row in reversed(children[-1])]
-    while left:
-        row, parent = left.pop()
-        order.append((row, parent))
-        left += [(child, row) for child in reversed(children.get(row, []))]
-    return order
+    return [(ring[row], row if new else -1, flags) for row, new, flags in tree_steps(window.parents)]
 
 
 def kept(entry: LaneEntry, planned: PlannedRows, path: Sequence[int], *, chain: bool) -> list[tuple[int, int]]:

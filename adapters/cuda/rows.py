@@ -11,8 +11,9 @@ from typing import Any
 
 Tensor = Any  # a torch tensor
 
-RESET, COMMIT, SAVE = 1, 2, 4
-"""A step starts again from the committed state; its state becomes the committed one; its state is written aside."""
+RESET, COMMIT, SAVE, RETURN = 1, 2, 4, 8
+"""A step starts again from the committed state; its state becomes the committed one; its state is written aside; it
+starts again from what was written aside."""
 PAGE = 512
 """Positions of a page of keys and values."""
 CONV_PAST = 3

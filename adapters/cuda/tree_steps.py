@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorfold.adapters.cuda.rows import RESET, SAVE
-
-RETURN = 8
-"""A step starts again from what SAVE wrote before it."""
+from tensorfold.adapters.cuda.rows import RESET, RETURN, SAVE
 
 
 def tree_steps(parents: Sequence[int]) -> list[tuple[int, bool, int]]:

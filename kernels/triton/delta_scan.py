@@ -142,9 +142,13 @@ def delta_parts(
 
 def delta_walk(
     state: Tensor, mixed: Tensor, parts: tuple[Tensor, Tensor, Tensor], out: Tensor, key_heads: int, *, part: int = 32,
-    stages: int = 2, warps: int = 4,
+    stages: int = 1, warps: int = 2,
 ) -> None:  # fmt: skip
-    """Results `out` [T, H, V] and the state behind the rows, from the parts of all blocks."""
+    """Results `out` [T, H, V] and the state behind the rows, from the parts of all blocks.
+
+    With 4 warps on sm_90 Triton 3.6 takes warpgroup products, and a loop that it does not pipeline then gives wrong
+    results (seen on an H200); 2 warps take none.
+    """
     heads, key_width, value_width = state.shape
     count, channels = mixed.shape
     part = min(part, value_width)

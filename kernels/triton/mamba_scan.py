@@ -62,13 +62,14 @@ def _walk(
 
 def mamba2_scan(
     state: Tensor, mixed: Tensor, steps: Tensor, rate: Tensor, skip: Tensor, out: Tensor, groups: int, *,
-    part: int = 32, stages: int = 2, warps: int = 4,
+    part: int = 32, stages: int = 1, warps: int = 2,
 ) -> None:  # fmt: skip
     """Mamba-2 over T rows of one lane.
 
     `state` float32 [H, P, N] is read and becomes the one behind the rows; `mixed` [T, H * P + 2 * groups * N] and
     `steps` float32 [T, H] as `conv.mamba2_span` leaves them; `rate` (-exp(A)) and `skip` float32 [H]; `out` [T, H, P].
-    `part` and `warps` decide bits.
+    `part` and `warps` decide bits; with 2 warps no warpgroup products are taken, which Triton 3.6 gets wrong in loops
+    that it does not pipeline (see `delta_scan`).
     """
     heads, width, size = state.shape
     count, channels = mixed.shape

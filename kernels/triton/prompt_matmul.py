@@ -103,9 +103,9 @@ def tiles_for(outputs: int, inputs: int, capability: tuple[int, int], shared_byt
     """The tiles of a matrix: of its shape and the card alone, since they may decide bits."""
     if capability[0] != 9 or shared_bytes < 220 << 10:
         return Tiles(128, 128, 32, 8, 3) if outputs >= 1024 else SMALL
-    if outputs >= 2048:
-        return Tiles(128, 256, 64, 8, 3)
-    return Tiles(128, 128, 64, 8, 3) if outputs > 64 else SMALL
+    if outputs >= 8192:
+        return Tiles(128, 256, 64, 8, 3, resident=True, through=True)
+    return Tiles(128, 128, 64, 4, 4) if outputs > 64 else SMALL
 
 
 def expert_tiles_for(capability: tuple[int, int], shared_bytes: int) -> Tiles:

@@ -10,7 +10,7 @@ import pytest
 
 from tensorfold.adapters.cuda.lane_book import LaneBook, LaneEntry, NoRoomError
 from tensorfold.adapters.cuda.plans import PlannedRows, fill, kept, left_in_ring, most_steps, plan_window
-from tensorfold.adapters.cuda.rows import COMMIT, PAGE, RESET, SAVE
+from tensorfold.adapters.cuda.rows import COMMIT, PAGE, RESET, RETURN, SAVE
 from tensorfold.domain.memory.cuda_holding import Room, room
 from tensorfold.domain.windows import Window, chain, tree
 
@@ -54,6 +54,7 @@ class ListDevice:
             state = self.states[base]
             for source, target, flags in fields["schedule"][slot, : fields["counts"][slot]].tolist():
                 state = self.states[base] if flags & RESET else state
+                state = self.states[spare] if flags & RETURN else state
                 state = (*state, self.ring[slot * self.sizes.ring + source])
                 if target >= 0:
                     made[target] = state
