@@ -167,7 +167,7 @@ def together(replies: Sequence[Reply]) -> float:
     return rate_between([reply.landings for reply in replies])
 
 
-def rate_between(landings: Sequence[Sequence[tuple[float, int]]]) -> float:
+def rate_between(landings: Sequence[Sequence[tuple[float, float]]]) -> float:
     """Tokens a second between the last stream's first landing and the first stream's last one; 0 where none is."""
     began = max(stream[0][0] for stream in landings)
     ended = min(stream[-1][0] for stream in landings)

@@ -112,7 +112,7 @@ def served(scheduler: Scheduler, tokenizer: FakeTokenizer, streams: int) -> Iter
 
 def loaded(
     port: int, folder: Path, contents: Sequence[str], reply: int
-) -> tuple[dict[str, Any], list[list[tuple[float, int]]]]:
+) -> tuple[dict[str, Any], list[list[tuple[float, float]]]]:
     """Send one request for each content from another process: its figures, and when each piece of text arrived."""
     bodies = [
         {
@@ -139,5 +139,5 @@ def loaded(
         raise RuntimeError(done.stderr)
     figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     times = json.loads((folder / "arrivals.json").read_text())
-    # A token is a piece of text of its own here, but for the few whose bytes are no whole character.
-    return figures, [[(at / 1e9, 1) for at in stream] for stream in times]
+    # A piece of text may hold several tokens: those of a stream are spread evenly over its pieces.
+    return figures, [[(at / 1e9, reply / len(stream)) for at in stream] for stream in times if stream]
