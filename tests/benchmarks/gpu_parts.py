@@ -116,12 +116,21 @@ def exactness(folder: Path) -> Found:
 
 
 def kernels(name: str, folder: Path) -> Found:
-    """One module of kernels: what its checks found, and its times by kernel and row count, in seconds."""
+    """One module of kernels: what its checks found, and its times, in the form and the unit that the module states."""
     module = import_module(f"tests.benchmarks.gpu_{name}")
     failed, found = (_called(call, folder) for call in (module.check, module.measure))
-    rows = {kernel: next(iter(times.items())) for kernel, times in found.items() if times}
-    shown = ", ".join(f"{kernel} at {at}: {seconds * 1e6:.1f} us" for kernel, (at, seconds) in rows.items())
-    return Found({"failed": failed, "seconds": found}, f"{len(failed)} checks failed {failed}; {shown}", not failed)
+    unit = (module.measure.__doc__ or "").strip().splitlines()[0]
+    words = f"{len(failed)} checks failed {failed}; {_count(found)} times: {unit}"
+    return Found({"failed": failed, "times": _plain(found), "unit": unit}, words, not failed)
+
+
+def _plain(found: Any) -> Any:
+    """Figures whose keys are texts."""
+    return {str(key): _plain(one) for key, one in found.items()} if isinstance(found, Mapping) else found
+
+
+def _count(found: Any) -> int:
+    return sum(map(_count, found.values())) if isinstance(found, Mapping) else 1
 
 
 def _called(call: Callable[..., Any], folder: Path) -> Any:

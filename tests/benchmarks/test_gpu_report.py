@@ -72,8 +72,10 @@ def test_a_kernels_checks_and_times_are_its_part(tmp_path: Path, monkeypatch: py
 
         @staticmethod
         def measure() -> dict[str, dict[int, float]]:
+            """Seconds by rows."""
             return {"kernel": {1: 2e-6, 8: 3e-6}}
 
     monkeypatch.setattr(gpu_parts, "import_module", lambda name: Module)
     found = gpu_parts.kernels("any", tmp_path)
-    assert (found.met, found.words) == (False, "1 checks failed ['one']; kernel at 1: 2.0 us")
+    assert (found.met, found.words) == (False, "1 checks failed ['one']; 2 times: Seconds by rows.")
+    assert found.figures["times"] == {"kernel": {"1": 2e-6, "8": 3e-6}}
