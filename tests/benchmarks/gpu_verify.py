@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,8 @@ def write(home: Path, family: str) -> None:
     """A family's tiny checkpoint as `home/FAMILY`, and the drafter that belongs to it."""
     codes = Quantized(Layout(4, 64), {"*.gate": None})
     if family == "llama":
-        write_servable(home / family, SERVABLE)
+        # A card's products take rows of whole groups of 64.
+        write_servable(home / family, replace(SERVABLE, width=128, mlp=128))
     else:
         write_checkpoint(home / family, tiny(family), 5, "mlx", codes, "BF16")
     if family == "qwen3_5":
