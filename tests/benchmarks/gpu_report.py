@@ -1,9 +1,14 @@
-"""One file of all parts' figures, and plots of those that are series. Each part says which commit it is of."""
+"""One file of all parts' figures, and plots of those that are series. Each part says which commit it is of.
+
+`python -m tests.benchmarks.gpu_report FOLDER gpu.json ...` merges the parts of several runs into FOLDER; of a part that
+stands in several the last is taken.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,15 @@ def merge(folder: Path) -> dict[str, Any]:
     for name, title, figures in plots(parts):
         SvgReportWriter().write(folder / f"{name}.svg", title, figures)
     return merged
+
+
+def gather(folder: Path, runs: Sequence[Path]) -> dict[str, Any]:
+    """Put the parts of several merged files into a folder, and merge them there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for run in runs:
+        for name, record in json.loads(run.read_text(encoding="utf-8"))["parts"].items():
+            (folder / f"{name}.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+    return merge(folder)
 
 
 def plots(parts: Mapping[str, Any]) -> Iterator[Plot]:
@@ -80,3 +94,8 @@ def _states(figures: Mapping[str, Any]) -> Iterator[str]:
     for part in figures.values():
         if isinstance(part, Mapping) and isinstance(part.get("record"), str):
             yield part["record"]
+
+
+if __name__ == "__main__":
+    merged = gather(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])
+    print(", ".join(f"{name} of {record['commit']}" for name, record in merged["parts"].items()))

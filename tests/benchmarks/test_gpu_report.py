@@ -10,7 +10,7 @@ import pytest
 
 from tests.benchmarks import gpu, gpu_parts
 from tests.benchmarks.gpu_parts import PARTS, Found
-from tests.benchmarks.gpu_report import merge
+from tests.benchmarks.gpu_report import gather, merge
 
 ROUNDS = {"device ms": {1: 5.0, 16: 6.0, 2: 5.1}, "record": "off"}
 MODEL = {"rounds": ROUNDS, "values": {"serial tokens/s": 200.0, "copied tokens/s": 4000.0}, "copied": {"record": "on"}}
@@ -31,6 +31,17 @@ def test_parts_of_different_commits_merge_and_each_says_its_own(
     assert merged["commits"] == ["aaaa", "bbbb"]
     assert {name: part["commit"] for name, part in merged["parts"].items()} == {"qwen": "aaaa", "qwen-serving": "bbbb"}
     assert capsys.readouterr().out.splitlines()[-1].startswith("qwen-serving: figures (")
+
+
+def test_runs_of_several_folders_are_gathered_and_the_last_of_a_part_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, part, commit in (("a", "qwen", "aaaa"), ("b", "qwen", "bbbb"), ("c", "qwen-serving", "cccc")):
+        (tmp_path / folder).mkdir()
+        run(part, MODEL if part == "qwen" else SERVING, tmp_path / folder, commit, monkeypatch)
+    merged = gather(tmp_path / "all", [tmp_path / folder / "gpu.json" for folder in "abc"])
+    assert {name: part["commit"] for name, part in merged["parts"].items()} == {"qwen": "bbbb", "qwen-serving": "cccc"}
+    assert (tmp_path / "all" / "streams.svg").exists()
 
 
 def test_a_part_that_runs_again_takes_the_place_of_its_older_figures(
