@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,import-not-found,no-untyped-call,unused-ignore"
-"""A chain of drafts goes on without the host: the token just drawn becomes the next row, one place further on.
+"""Rows of a draft chain: a kept row joined with an embedding, and the token just drawn becoming the next row.
 
-One program moves all lanes of a chain. Nothing of a reply depends on these rows.
+A chain goes on without the host: one program moves all its lanes a place on. Nothing of a reply depends on these rows.
 """
 
 from __future__ import annotations
@@ -39,6 +39,29 @@ def _advance(
     tl.store(step, at + 1)
 
 
+@triton.jit
+def _join(
+    embedded, hidden, slots, e_weight, h_weight, out, width, e_eps, h_eps, first_is_zero: tl.constexpr,
+    block: tl.constexpr,
+):  # fmt: skip
+    row, half = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    place = tl.arange(0, block)
+    inside = place < width
+    if half == 0:
+        value = tl.load(embedded + row * width + place, mask=inside, other=0.0).to(tl.float32)
+        weight = tl.load(e_weight + place, mask=inside, other=0.0)
+        eps = e_eps
+        if first_is_zero:
+            value = tl.where(tl.load(slots + row) > 0, value, 0.0)
+    else:
+        value = tl.load(hidden + row * width + place, mask=inside, other=0.0).to(tl.float32)
+        weight = tl.load(h_weight + place, mask=inside, other=0.0)
+        eps = h_eps
+    scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) / width + eps)
+    to = out + (row * 2 + half) * width + place
+    tl.store(to, (value * scale * weight).to(out.dtype.element_ty), mask=inside)
+
+
 @dataclass(frozen=True, slots=True)
 class ChainRows:
     """The next row of each of B chains, on the device: int32 [B] but `path` int32 [B, W] and `draws_at` int64 [B]."""
@@ -63,4 +86,24 @@ def advance(tokens: Tensor, shares: Tensor, rows: ChainRows, step: Tensor, told:
         tokens, shares, rows.ids, rows.positions, rows.lengths, rows.committed, rows.slots, rows.path, rows.draws_at,
         step, told, told_shares, lanes, width, triton.next_power_of_2(lanes), triton.next_power_of_2(width),
         num_warps=4,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """Weights float32 [D] and eps of the norms of embeddings and of rows; whether a first entry's embedding is zero."""
+
+    embedding: Tensor
+    hidden: Tensor
+    embedding_eps: float
+    hidden_eps: float
+    first_is_zero: bool = False
+
+
+def join_rows(embedded: Tensor, hidden: Tensor, slots: Tensor, norms: Norms, out: Tensor) -> None:
+    """`out` [R, 2 D]: the normed `embedded` [R, D] beside the normed `hidden` [R, D]; entry 0 stands at slot 0."""
+    rows, width = hidden.shape
+    _join[(rows, 2)](
+        embedded, hidden, slots, norms.embedding, norms.hidden, out, width, norms.embedding_eps, norms.hidden_eps,
+        norms.first_is_zero, triton.next_power_of_2(width), num_warps=4,
     )  # fmt: skip

@@ -14,8 +14,10 @@ from tensorfold.adapters.cuda.blocks.norm import NormBlock
 from tensorfold.adapters.cuda.decoder import Decoder, build_layers
 from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
 from tensorfold.application.ports.checkpoints import RefusedError
+from tensorfold.domain.families.ops import Norm
 from tensorfold.domain.families.plans import MtpHead
 from tensorfold.domain.families.state import StateEntry
+from tensorfold.kernels.triton.draft_rows import Norms, join_rows
 
 
 class MtpLayers:
@@ -26,8 +28,8 @@ class MtpLayers:
         assert plan.readout.norm is not None
         own = replace(assembly, keyed=[], recurrent=[], order=[], entries=[])
         self._plan, self._decoder = plan, decoder
-        self._embedding_norm = NormBlock(own, plan.embedding_norm, "mtp.embedding_norm")
-        self._hidden_norm = NormBlock(own, plan.hidden_norm, "mtp.hidden_norm")
+        norms = [NormBlock(own, norm, path) for norm, path in _norms(plan)]
+        self._norms = Norms(norms[0].weight, norms[1].weight, norms[0].eps, norms[1].eps, plan.zero_first_embedding)
         self._join = own.products.linear("mtp.join")
         self._sublayers = [each for layer in build_layers(own, plan.layers, "mtp.layers") for each in layer]
         self._readout = NormBlock(own, plan.readout.norm, "mtp.readout.norm")
@@ -48,9 +50,7 @@ class MtpLayers:
 
     def enter(self, hidden: Tensor, at: Rows, lasts: Tensor | None) -> Tensor | None:
         """Rows [B, D] behind the readout of the entries `lasts` [B] among those of `at`; without, keys alone."""
-        embedded, _ = self._embedding_norm(self._embedded(at.ids, at.slots), None)
-        normed, _ = self._hidden_norm(hidden, None)
-        stream, made = self._join.decode(torch.cat([embedded, normed], dim=1)), None
+        stream, made = self._join.decode(self._joined(at.ids, hidden, at.slots)), None
         for number, sublayer in enumerate(self._sublayers):
             if number == self._stateful:
                 if lasts is None:
@@ -67,18 +67,19 @@ class MtpLayers:
     def prompt(self, hidden: Tensor, at: Chunk) -> None:
         """Enter the entries of a span, keys alone."""
         places = torch.arange(at.start, at.start + at.count, dtype=torch.int32, device=hidden.device)
-        embedded, _ = self._embedding_norm(self._embedded(at.ids, places), None)
-        normed, _ = self._hidden_norm(hidden, None)
-        stream, made = self._join.prompt(torch.cat([embedded, normed], dim=1)), None
+        stream, made = self._join.prompt(self._joined(at.ids, hidden, places)), None
         for sublayer in self._sublayers[: self._stateful]:
             rows, stream = sublayer.norm(stream, made)
             made = sublayer.op.prompt(rows, at)
 
-    def _embedded(self, ids: Tensor, places: Tensor) -> Tensor:
-        rows = self._decoder.embedding.decode(ids)
-        if self._plan.zero_first_embedding:
-            rows = rows * (places > 0).to(rows.dtype)[:, None]
-        return rows
+    def _joined(self, ids: Tensor, hidden: Tensor, places: Tensor) -> Tensor:
+        out = hidden.new_empty((len(hidden), 2 * hidden.shape[1]))
+        join_rows(self._decoder.embedding.decode(ids), hidden.contiguous(), places, self._norms, out)
+        return out
+
+
+def _norms(plan: MtpHead) -> tuple[tuple[Norm, str], ...]:
+    return (plan.embedding_norm, "mtp.embedding_norm"), (plan.hidden_norm, "mtp.hidden_norm")
 
 
 def _refuse(plan: MtpHead) -> None:

@@ -32,6 +32,12 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
         {"layers": "i32"},
     ),
     "add_parts": (draft_block._add_parts, {"width": 128}, {}),
+    "join": (
+        draft_rows._join,
+        {"first_is_zero": False, "block": 4096},
+        {"embedded": HALF, "hidden": HALF, "e_weight": FULL, "h_weight": FULL, "width": "i32"}
+        | dict.fromkeys(("e_eps", "h_eps"), "fp32"),
+    ),
     "advance": (draft_rows._advance, {"block": 8, "wide": 128}, {"lanes": "i32", "width": "i32"}),
 }  # fmt: skip
 

@@ -50,4 +50,4 @@ def test_sampler_and_acceptance_compile(architecture: int) -> None:
 @pytest.mark.parametrize("architecture", [80, 90, 100, 120])
 def test_kernels_of_draft_heads_compile(architecture: int) -> None:
     made = run("tests.kernels.triton.draft_compiled", str(architecture)).split()
-    assert made == ["mix", "place_block", "place_context", "read", "add_parts", "advance"]
+    assert made == ["mix", "place_block", "place_context", "read", "add_parts", "join", "advance"]

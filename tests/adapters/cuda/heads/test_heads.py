@@ -36,9 +36,9 @@ def run(*words: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("family", ["qwen3_5", "nemotron_h"])
-def test_a_models_own_head_drafts_what_its_oracle_drafts(family: str) -> None:
-    assert run("tests.adapters.cuda.heads.mtp_checks", family) == list(MTP)
+@pytest.mark.parametrize(("family", "checks"), [("qwen3_5", MTP[:1]), ("nemotron_h", MTP)])
+def test_a_models_own_head_drafts_what_its_oracle_drafts(family: str, checks: tuple[str, ...]) -> None:
+    assert run("tests.adapters.cuda.heads.mtp_checks", family, *checks) == list(checks)
 
 
 def test_a_drafters_lattice_is_its_oracles() -> None:
