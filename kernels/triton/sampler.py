@@ -11,6 +11,10 @@
 Sums that choose are whole numbers, so spans, thresholds and launches cannot move a cut. A step that stays crowded (ties
 by the thousand) is settled by reading the row again: slower, the same draw. Rows that are greedy, or have no cut, leave
 the kernels that they do not need at once, so one graph serves any mixture.
+
+A device's exp and log may differ from the host's in the last bit. Then a weight may be off by one part in 2^40 of the
+likeliest candidate's, which moves a cut only where the sum meets the need to within a few such parts, and a score by
+some 1e-16: chances below one in 1e9. A device's own draws are always the same, and replies rest on those alone.
 """
 
 from __future__ import annotations
