@@ -37,6 +37,17 @@ def test_a_share_of_zero_lets_a_prompt_fill_without_pausing() -> None:
     assert not credit.owes_rounds()
 
 
+def test_without_a_number_at_most_32_rounds_run_between_slices_and_each_slice_begins_anew() -> None:
+    credit = DecodeCredit(1.0)
+    for _ in range(2):
+        credit.slice_took(1000.0)
+        rounds = 0
+        while credit.owes_rounds():
+            credit.round_took(0.001)
+            rounds += 1
+        assert rounds == 32
+
+
 def test_at_most_the_set_number_of_rounds_run_between_slices() -> None:
     credit = DecodeCredit(1.0, most=3)
     credit.slice_took(100.0)

@@ -82,3 +82,10 @@ def test_a_queue_of_nothing_is_always_full() -> None:
 def test_a_negative_limit_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot hold -1"):
         WaitingQueue(-1)
+
+
+def test_who_says_nothing_waits_in_the_foreground() -> None:
+    queue: WaitingQueue[int] = WaitingQueue(3)
+    queue.put("a", 1, background=True)
+    queue.put("b", 2)
+    assert (queue.pop(), queue.pop()) == (2, 1)
