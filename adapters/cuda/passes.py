@@ -69,16 +69,16 @@ class Pass:
 
         With `drawn` the tokens of the first rows are those on the device, not the plan's.
         """
+        if self._graphs and self._graph is None:
+            self._capture(book)
         self._control.send(planned, book)
         if drawn is not None:
             self._control.rows.ids[: len(drawn)].copy_(drawn)
         self._sampler.send(draws)
-        if self._graph is not None:
-            self._graph.replay()
-        elif not self._graphs:
+        if self._graph is None:
             self._queue()
         else:
-            self._capture()
+            self._graph.replay()
 
     def eager(self, planned: Sequence[PlannedRows], draws: Sequence[RowDraw | None], book: LaneBook) -> None:
         """The same without a graph, results in tensors of their own."""
@@ -90,7 +90,10 @@ class Pass:
         self.logits, self.hidden, self.taps = self._decoder.decode(self._control.rows, self._taps)
         self.tokens = self._sampler.draw(self.logits)
 
-    def _capture(self) -> None:
+    def _capture(self, book: LaneBook) -> None:
+        """Make the graph; what runs meanwhile are rows that are nobody's, since steps that commit count twice."""
+        self._control.send((), book)
+        self._sampler.send([None] * self._control.rows.count)
         # Kernels compile and workspaces grow in an ordinary run, of which a graph may have nothing.
         self._queue()
         torch.cuda.synchronize()
@@ -98,4 +101,3 @@ class Pass:
         with torch.cuda.graph(graph, pool=self._pool()):
             self._queue()
         self._graph = graph
-        graph.replay()

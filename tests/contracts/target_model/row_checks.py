@@ -107,6 +107,23 @@ def a_kept_path_equals_absorbing_its_tokens_one_by_one(subject: ModelSubject) ->
                 assert driver.serial(reply, SETTINGS[1]) == serial.serial(reply, SETTINGS[1]), kept
 
 
+def any_window_behind_a_path_kept_in_part_reads_what_stayed_once(subject: ModelSubject) -> None:
+    """Chains and trees of any size, the first of their size or not."""
+    for seed, prompt in enumerate(texts(subject, 6 * subject.effort, 31)):
+        chance = random.Random(seed)
+        (tokens,) = texts(subject, 1, 640 + seed, subject.chain_width, subject.chain_width)
+        kept = chance.randrange(subject.chain_width)
+        window = chain(tokens[0], tokens[1 : chance.randint(1, subject.chain_width)])
+        if seed % 2 and subject.tree_width > 2:
+            window = random_tree(subject, chance.randint(3, subject.tree_width), seed)
+        with driving(subject, prompt, prompt) as (driver, serial):
+            driver.take(chain(tokens[0], tokens[1:]), range(kept))
+            serial.serial(tokens[:kept])
+            first = driver.look(window, SETTINGS[1])
+            assert first == serial.look(window, SETTINGS[1])
+            assert driver.look(window, SETTINGS[1]) == first
+
+
 def a_kept_branch_equals_absorbing_its_tokens_one_by_one(subject: ModelSubject) -> None:
     """Any path of a tree, however its rows are scattered."""
     if subject.tree_width < 3:
