@@ -34,7 +34,7 @@ def _accept(windows, tokens, parents, draws, stops, kept, ends_each, size: tl.co
     place = tl.arange(0, ends)
     end = tl.load(stops + window * ends_each + place, mask=place < ends_each, other=-1)
     out = kept + window * (size + 2)
-    tl.store(out + 2 + index, tl.where(index <= forced, index, -1))
+    path = tl.where(index <= forced, index, -1)
     length, row = forced + 1, forced
     pending = tl.sum(tl.where(index == row, drawn, 0), 0)
     open_ = (length < room) & (_stops(pending, end) == 0)
@@ -43,12 +43,13 @@ def _accept(windows, tokens, parents, draws, stops, kept, ends_each, size: tl.co
         child = tl.min(tl.where(below, index, size), 0)
         if child < size:
             row = child
-            tl.store(out + 2 + length, row)
+            path = tl.where(index == length, row, path)
             length += 1
             pending = tl.sum(tl.where(index == row, drawn, 0), 0)
         open_ = (child < size) & (length < room) & (_stops(pending, end) == 0)
     tl.store(out, length)
     tl.store(out + 1, pending)
+    tl.store(out + 2 + index, path)
 
 
 def accept_windows(
