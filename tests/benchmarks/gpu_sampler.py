@@ -16,7 +16,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from tensorfold.adapters.cuda.sampler import RowDraw, Sampler
 from tensorfold.domain.sampling import Sampling
 from tests.benchmarks.gpu_device import captured, seconds
-from tests.kernels.triton import sampler_checks
+from tests.kernels.triton import acceptance_checks, sampler_checks
 
 VOCABULARY = 248_320
 ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -34,7 +34,8 @@ KINDS = {
 def check() -> list[str]:
     """The names of the checks that failed."""
     failed = []
-    for name, run in sampler_checks.CHECKS.items():
+    paths = {name: run for name, run in vars(acceptance_checks).items() if name.startswith("check_")}
+    for name, run in {**sampler_checks.CHECKS, **paths}.items():
         try:
             run("cuda")
         except AssertionError as fault:
