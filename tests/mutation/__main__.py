@@ -31,6 +31,7 @@ LEAST_MUTANTS = 500
 LEAST_KILLED = 0.95
 TESTS = "tests/domain"
 PYTEST = ("-x", "-q", "-p", "no:xdist", "-p", "no:cov", "-p", "no:hypothesispytest", "--no-header", "--assert=plain")
+GATES = (f"{TESTS}/gates/test_constraint.py", f"{TESTS}/gates/test_gate_edges.py")
 TARGETS: dict[str, tuple[str, ...]] = {
     "domain/windows.py": (f"{TESTS}/test_windows.py", f"{TESTS}/test_streams.py"),
     "domain/verification.py": (f"{TESTS}/test_verification.py", f"{TESTS}/test_streams_exactness.py"),
@@ -45,6 +46,16 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "domain/drafting/copy_index.py": (f"{TESTS}/drafting/test_copy_index.py", f"{TESTS}/drafting/test_copies.py"),
     "domain/drafting/copies.py": (f"{TESTS}/drafting/test_copies.py",),
     "domain/drafting/landing.py": (f"{TESTS}/drafting/test_landing.py", f"{TESTS}/drafting/test_copies.py"),
+    "domain/prompts/chunks.py": (f"{TESTS}/prompts/test_chunks.py", f"{TESTS}/prompts/test_plans.py"),
+    "domain/prompts/checkpoints.py": (f"{TESTS}/prompts/test_plans.py",),
+    "domain/prompts/family_chunk.py": (f"{TESTS}/prompts/test_family_chunk.py",),
+    "domain/gates/constraint.py": GATES,
+    "domain/gates/thinking_budget.py": GATES,
+    "domain/gates/thought_end.py": GATES,
+    "domain/memory/gate.py": (f"{TESTS}/memory/test_gate_edges.py", f"{TESTS}/memory/test_gate.py"),
+    "domain/scheduling/credit.py": (f"{TESTS}/scheduling/test_credit.py",),
+    "domain/scheduling/fills.py": (f"{TESTS}/scheduling/test_fills.py",),
+    "domain/scheduling/queue.py": (f"{TESTS}/scheduling/test_queue.py",),
 }
 
 
