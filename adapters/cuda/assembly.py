@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
 from tensorfold.domain.families.ops import Op
@@ -46,6 +46,7 @@ class KeyBlock(Protocol):
         ...
 
 
+@runtime_checkable
 class RecurrentBlock(Protocol):
     """A block whose lanes hold a state, and the last inputs of its convolution in a ring."""
 

@@ -58,7 +58,7 @@ class EngineParts:
     @property
     def on_card(self) -> bool:
         """Whether this runs on a GPU."""
-        return torch.device(self._device).type == "cuda"
+        return bool(torch.device(self._device).type == "cuda")
 
     def to_host(self, tokens: Tensor) -> tuple[Any, Any]:
         """A host copy that is under way, and the event after which it is whole."""

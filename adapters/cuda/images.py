@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tensorfold.adapters.cuda.assembly import RecurrentBlock
 from tensorfold.adapters.cuda.lane_book import LaneEntry
 from tensorfold.application.ports.target_model import LaneImage, ModelIdentity
 from tensorfold.domain.families.state import StateEntry
@@ -19,7 +20,7 @@ def image_of(parts: EngineParts, entry: LaneEntry, head: Any, identity: ModelIde
     """Copy a lane's committed state, and its head's where it has one."""
     buffers: list[bytes] = []
     for block in parts.assembly.order:
-        if hasattr(block, "replay"):
+        if isinstance(block, RecurrentBlock):
             buffers += block.export(entry.committed, entry.last)
         else:
             buffers += block.export(entry.pages, entry.length)
@@ -52,7 +53,7 @@ def load_image(parts: EngineParts, image: LaneImage, entry: LaneEntry, head: Any
     for block in parts.assembly.order:
         pair = data[at : at + 2]
         at += 2
-        if hasattr(block, "replay"):
+        if isinstance(block, RecurrentBlock):
             block.load(entry.committed, entry.last, pair)
         else:
             block.load(entry.pages, pair, image.length)

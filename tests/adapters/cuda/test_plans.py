@@ -47,7 +47,7 @@ class ListDevice:
         made = self._steps(fields, count)
         return [(made[row], taps[row], self._keys(fields, row, pages)) for row in range(count)]
 
-    def _steps(self, fields: dict[str, np.ndarray], count: int) -> list[History]:  # type: ignore[type-arg]
+    def _steps(self, fields: dict[str, np.ndarray], count: int) -> list[History]:
         made: list[History] = [STALE] * count
         for slot in range(self.sizes.lanes):
             base, spare = (int(place) for place in fields["places"][slot])
@@ -64,7 +64,7 @@ class ListDevice:
                     self.states[spare] = state
         return made
 
-    def _keys(self, fields: dict[str, np.ndarray], row: int, pages: dict[int, list[int]]) -> list[int]:  # type: ignore[type-arg]
+    def _keys(self, fields: dict[str, np.ndarray], row: int, pages: dict[int, list[int]]) -> list[int]:
         read, page = [], pages[int(fields["lanes"][row])]
         for position in range(int(fields["lengths"][row])):
             before = int(fields["committed"][row])
@@ -89,8 +89,8 @@ class ListDevice:
                 self.ring[new] = self.ring[old]
 
 
-def _fields(sizes: Room, rows: int) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
-    def ints(*shape: int) -> np.ndarray:  # type: ignore[type-arg]
+def _fields(sizes: Room, rows: int) -> dict[str, np.ndarray]:
+    def ints(*shape: int) -> np.ndarray:
         return np.full(shape, 12345, np.int32)
 
     return {

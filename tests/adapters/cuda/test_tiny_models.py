@@ -55,13 +55,13 @@ def test_a_cuda_model_promises_that(check: Callable[[ModelSubject], None], subje
 
 
 def _text(count: int, vocabulary: int) -> list[int]:
-    return np.random.default_rng(3).integers(3, vocabulary, count).tolist()
+    return [int(i) for i in np.random.default_rng(3).integers(3, vocabulary, count)]
 
 
-def _logits(model: CudaModel, lane: int, at: int, window: Window, keep: tuple[int, ...]) -> np.ndarray:  # type: ignore[type-arg]
+def _logits(model: CudaModel, lane: int, at: int, window: Window, keep: tuple[int, ...]) -> np.ndarray:
     ticket = model.launch(RoundBatch((LaneWindow(lane, at, window, Sampling()),)))
     model.collect(ticket)
-    logits = model.parts.passes(len(window)).logits.float().cpu().numpy().copy()
+    logits: np.ndarray = model.parts.passes(len(window)).logits.float().cpu().numpy().copy()
     model.keep(ticket, [keep])
     return logits
 
@@ -86,7 +86,7 @@ def test_rows_of_prompts_windows_and_trees_are_near_the_reference(tiny: TinyCuda
     model.close(lane)
 
 
-def near(ours: np.ndarray, theirs: np.ndarray) -> None:  # type: ignore[type-arg]
+def near(ours: np.ndarray, theirs: np.ndarray) -> None:
     assert float(np.abs(ours - theirs).max()) < NEAR
 
 
