@@ -313,18 +313,17 @@ class CudaModel:
     @allocating
     def propose(self, specs: Sequence[ProposeSpec]) -> Sequence[Chain | Lattice | None]:
         """Drafts of the head for each lane; None where the lane has no head or nothing was absorbed yet."""
-        return [self._propose(spec) for spec in specs]
-
-    def _propose(self, spec: ProposeSpec) -> Chain | Lattice | None:
-        self._settled(spec.lane)
-        head, own = self.parts.head, self._heads.get(spec.lane)
-        if head is None or own is None:
-            return None
-        check_ids(spec.pending, spec.pending, self._limits.vocabulary)
-        if not 0 < spec.depth <= head.limits.most:
-            raise ValueError(f"{spec.depth} drafts asked of a head that makes 1 to {head.limits.most}")
-        proposed: Chain | Lattice | None = own.propose(spec)
-        return proposed
+        head = self.parts.head
+        if head is None:
+            return [None] * len(specs)
+        for spec in specs:
+            self._settled(spec.lane)
+            check_ids(spec.pending, spec.pending, self._limits.vocabulary)
+            if not 0 < spec.depth <= head.limits.most:
+                raise ValueError(f"{spec.depth} drafts asked of a head that makes 1 to {head.limits.most}")
+        asked = [(self._heads[spec.lane], spec) for spec in specs if spec.lane in self._heads]
+        offers = iter(head.propose(asked))
+        return [next(offers) if spec.lane in self._heads else None for spec in specs]
 
     # -- images --------------------------------------------------------------------------------------------------
 

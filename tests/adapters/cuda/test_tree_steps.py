@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tensorfold.adapters.cuda.rows import RESET, SAVE
-from tensorfold.adapters.cuda.tree_steps import RETURN, tree_steps
+from tensorfold.adapters.cuda.rows import RESET, RETURN, SAVE
+from tensorfold.adapters.cuda.tree_steps import tree_steps
 
 
 def followed(parents: list[int]) -> list[int]:
