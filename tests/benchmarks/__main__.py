@@ -15,6 +15,7 @@ PARTS = (
     "recall_replay",
     "recall_crash",
     "bench_command",
+    "fairness",
     "long_chat",
     "memory_model",
 )
