@@ -2,7 +2,7 @@
 
 `--require` exits with 1 when a short request's first token does not come within two slices of a long prompt, whenever
 it arrives; when replies beside a prompt get more or less than their share by over a round and a slice; when a request
-in the background does not yield, or its reply is not the one it has alone; or when equal prompts at once are read twice.
+in the background does not yield, or its reply is not the one it has alone; or when equal prompts are read twice.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def main() -> int:
     print(
         f"fairness: {'good' if good else 'MISSED'}: a short request's first token after at most {max(waited)} slices "
         f"of {SLICE} ids (limit {MOST_SLICES}) in {len(waited)} arrivals; shares off by at most "
-        f"{max(missed.values()):.2f} of a round and a slice; the background yielded {yielded} times of {due}, {differ} replies differ; four equal "
-        f"prompts at once read {twice:.2f} times; {time.monotonic() - began:.0f} s"
+        f"{max(missed.values()):.2f} of a round and a slice; the background yielded {yielded} times of {due}, {differ} "
+        f"replies differ; four equal prompts at once read {twice:.2f} times; {time.monotonic() - began:.0f} s"
     )
     return 0 if good or not flags.require else 1
 
