@@ -13,12 +13,12 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.application.asked import check_asked, check_ids
 from tensorfold.adapters.mlx.forward import Forward, LanePart, LaneState
 from tensorfold.adapters.mlx.images import image_of, load_image
 from tensorfold.adapters.mlx.layouts import lay_out
 from tensorfold.adapters.mlx.memory import allocating
 from tensorfold.adapters.mlx.tickets import Launch, LaunchedWindow
+from tensorfold.application.asked import check_asked, check_ids
 from tensorfold.application.ports.target_model import (
     CapacityError,
     Chain,
