@@ -5,7 +5,8 @@ Work is queued on one stream, so a later copy or launch reads what an earlier on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,32 @@ from tensorfold.adapters.cuda.control import ControlBlock, Table
 from tensorfold.adapters.cuda.decoder import Decoder, Taps
 from tensorfold.adapters.cuda.images import check_image, image_of, load_image
 from tensorfold.adapters.cuda.lane_book import LaneBook, LaneEntry
-from tensorfold.adapters.cuda.passes import Pass
+from tensorfold.adapters.cuda.passes import CardGraphs, Pass, Recorder
 from tensorfold.adapters.cuda.plans import left_in_ring
-from tensorfold.adapters.cuda.rows import COMMIT, Chunk, Tensor
+from tensorfold.adapters.cuda.rows import SAVE, Chunk, Tensor
 from tensorfold.adapters.cuda.sampler import Sampler
 from tensorfold.application.ports.target_model import LaneImage, ModelIdentity
 from tensorfold.domain.memory.cuda_holding import Room
 
+MakeSampler = Callable[[int, int, Any], Sampler]
+
 
 class EngineParts:
-    """One decoder over its pools; `head` is its draft head or None."""
+    """One decoder over its pools; `head` is its draft head or None.
 
-    def __init__(self, assembly: Assembly, decoder: Decoder, head: Any, *, graphs: bool) -> None:
+    `sampler` makes the draws of a pass, of its rows, the vocabulary and the device; `recorder` the graphs, if any.
+    """
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        decoder: Decoder,
+        head: Any,
+        *,
+        graphs: bool,
+        sampler: MakeSampler = Sampler,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.room: Room = assembly.room
         self.assembly, self.decoder, self.head = assembly, decoder, head
         self.book = LaneBook(self.room)
@@ -37,7 +52,8 @@ class EngineParts:
         self._device = assembly.device
         self.table = Table(self.room, self._device, self.book.nobody.pages)
         self._passes: dict[int, Pass] = {}
-        self._pool: Any = None
+        self._make_sampler = sampler
+        self._recorder = (recorder or CardGraphs()) if graphs else None
         self._replay = ControlBlock(self.room, 1, self.table.device, self._device)
 
     # -- passes --------------------------------------------------------------------------------------------------
@@ -46,14 +62,9 @@ class EngineParts:
         """The pass of a row count, made when it is first asked for."""
         if rows not in self._passes:
             control = ControlBlock(self.room, rows, self.table.device, self._device)
-            sampler = Sampler(rows, self.decoder.plan.head.vocabulary, self._device)
-            self._passes[rows] = Pass(self.decoder, sampler, control, self.taps, self._graph_pool, graphs=self.graphs)
+            sampler = self._make_sampler(rows, self.decoder.plan.head.vocabulary, self._device)
+            self._passes[rows] = Pass(self.decoder, sampler, control, self.taps, self._recorder)
         return self._passes[rows]
-
-    def _graph_pool(self) -> Any:
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
-        return self._pool
 
     @property
     def on_card(self) -> bool:
@@ -86,34 +97,50 @@ class EngineParts:
     def open(self, capacity: int) -> LaneEntry:
         """An empty lane. Raises NoRoomError."""
         entry = self.book.open(capacity)
-        self.table.set(entry.slot, entry.pages)
-        for block in self.assembly.recurrent:
-            block.clear(entry.committed)
+        with self._given_back_on_a_fault(entry):
+            self.table.set(entry.slot, entry.pages)
+            for block in self.assembly.recurrent:
+                block.clear(entry.committed)
         return entry
 
+    @contextmanager
+    def _given_back_on_a_fault(self, entry: LaneEntry) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.book.close(entry)
+            raise
+
     def settle(self, entry: LaneEntry) -> None:
-        """Commit what is to be replayed, so that the committed state is that of all tokens."""
+        """Commit what is to be replayed, so that the committed state is that of all tokens.
+
+        The state is made in the spare place, so that a fault between two layers leaves the lane as it stood.
+        """
         if not entry.replay:
             return
         steps = [(row - entry.own.start, -1, 0) for row in entry.replay]
-        steps[-1] = (steps[-1][0], -1, COMMIT)
+        steps[-1] = (steps[-1][0], -1, SAVE)
         self._replay.send_replay({entry.slot: steps}, {entry.slot: (entry.committed, entry.spare)})
         for block in self.assembly.recurrent:
             block.replay(self._replay.rows)
+        entry.rotate()
         entry.replay = ()
 
     def keep(self, entry: LaneEntry) -> LaneEntry:
         """A copy of a lane's committed state that holds no slot. Raises NoRoomError."""
         self.settle(entry)
         other, pages = self.book.keep(entry)
-        self._copied(entry, other, pages)
+        with self._given_back_on_a_fault(other):
+            self._copied(entry, other, pages)
         return other
 
-    def resume(self, kept: LaneEntry, capacity: int) -> LaneEntry:
-        """A lane behind a kept state. Raises NoRoomError."""
-        other, pages = self.book.resume(kept, capacity)
-        self.table.set(other.slot, other.pages)
-        self._copied(kept, other, pages)
+    def resume(self, source: LaneEntry, capacity: int) -> LaneEntry:
+        """A lane behind what a kept state, or another lane, holds. Raises NoRoomError."""
+        self.settle(source)
+        other, pages = self.book.resume(source, capacity)
+        with self._given_back_on_a_fault(other):
+            self.table.set(other.slot, other.pages)
+            self._copied(source, other, pages)
         return other
 
     def _copied(self, source: LaneEntry, target: LaneEntry, pages: Sequence[tuple[int, int]]) -> None:
@@ -178,6 +205,6 @@ class EngineParts:
         return load_image(self, image, entry, head)
 
     def close(self) -> None:
-        """Drop graphs and passes."""
+        """Drop graphs, passes, pools and weights; no call follows."""
         self._passes.clear()
-        self._pool = None
+        self._recorder = self.decoder = self.head = self.assembly = self.table = self._replay = None  # type: ignore[assignment]

@@ -27,8 +27,8 @@ class LaneEntry:
     `slot` is its place among the rows of launches, -1 for a kept state that takes part in none. `places` are state
     places: the committed one, the one that a launch leaves its state in, and the one for a launch ahead of that; a kept
     state has only the first. `last`: flat ring rows of the last inputs, oldest first, -1
-    for none. `replay`: flat ring rows kept but not in the committed state yet. `window`: flat ring rows of the launch
-    in flight. `own` are the flat ring rows it may use.
+    for none. `replay`: flat ring rows kept but not in the committed state yet. `own` are the flat ring rows it may use;
+    of those, `spared` are last inputs of the lane that this one is ahead of, for as long as it may not come to that.
     """
 
     slot: int
@@ -39,7 +39,7 @@ class LaneEntry:
     length: int = 0
     last: tuple[int, ...] = NO_ROWS
     replay: tuple[int, ...] = ()
-    window: tuple[int, ...] = ()
+    spared: tuple[int, ...] = ()
 
     @property
     def committed(self) -> int:
@@ -59,12 +59,17 @@ class LaneEntry:
         """The lane as it will stand when all `rows` of a launched chain are kept."""
         places = (*self.places[1:], self.places[0])
         return replace(
-            self, places=places, length=self.length + len(rows), last=self.advanced(rows), replay=(), window=()
+            self,
+            places=places,
+            length=self.length + len(rows),
+            last=self.advanced(rows),
+            replay=(),
+            spared=self.last,
         )
 
     def free_rows(self, count: int) -> tuple[int, ...]:
         """Flat ring rows that nothing reads any more."""
-        used = {*self.last, *self.replay}
+        used = {*self.last, *self.replay, *self.spared}
         free = [row for row in self.own if row not in used]
         if len(free) < count:
             raise NoRoomError(f"{count} ring rows are needed and {len(free)} are free")

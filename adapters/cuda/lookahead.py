@@ -7,7 +7,7 @@ behind every length, its ring rows are free, and its state lies in a place of it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorfold.adapters.cuda.plans import PlannedRows
 from tensorfold.adapters.cuda.tickets import Launched, LaunchedWindow
@@ -41,6 +41,13 @@ class Ahead:
                 batch.windows, before, self.planned, self.after.draws.tokens, strict=True
             )
         )
+
+    def taken(self, batch: RoundBatch) -> Launched:
+        """The launch that was queued, as the one that is asked for now: its rows lie where it was planned."""
+        windows = tuple(
+            replace(window, asked=asked) for window, asked in zip(self.launched.windows, batch.windows, strict=True)
+        )
+        return replace(self.launched, windows=windows)
 
     def _same(self, asked: LaneWindow, window: LaunchedWindow, plan: PlannedRows, drawn: int) -> bool:
         now, then = window.entry, plan.entry

@@ -8,8 +8,9 @@ lane slot until it takes part in a launch.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,22 @@ from tensorfold.domain.windows import chain
 
 
 class CudaModel:
-    """One loaded model; `parts` are its decoder, passes and pools, `limits` and `costs` what the load check found."""
+    """One loaded model; `parts` are its decoder, passes and pools, `limits` and `costs` what the load check found.
 
-    def __init__(self, parts: EngineParts, identity: ModelIdentity, limits: ModelLimits, costs: ModelCosts) -> None:
+    One that `looks_ahead` queues the next row of streams that go on a row at a time.
+    """
+
+    def __init__(
+        self,
+        parts: EngineParts,
+        identity: ModelIdentity,
+        limits: ModelLimits,
+        costs: ModelCosts,
+        *,
+        looks_ahead: bool = True,
+    ) -> None:
         self.parts = parts
+        self._looks_ahead = looks_ahead
         self._identity, self._limits, self._costs = identity, limits, costs
         self._numbers = itertools.count(1)
         self._lanes: dict[Lane, LaneEntry] = {}
@@ -83,10 +96,8 @@ class CudaModel:
             entry = self.parts.open(capacity)
         except NoRoomError as short:
             raise self._full(short) from None
-        lane = self._add(entry)
-        if self.parts.head is not None:
-            self._heads[lane] = self.parts.head.open(entry)
-        return lane
+        head = self.parts.head
+        return self._add(entry, None if head is None else lambda: head.open(entry))
 
     def close(self, lane: Lane) -> None:
         """Free a lane; rows of a launch not yet kept go with it. Raises KeyError for an unknown lane."""
@@ -102,32 +113,41 @@ class CudaModel:
             other = self.parts.keep(entry)
         except NoRoomError as short:
             raise self._full(short) from None
-        made = self._add(other)
-        if (head := self._heads.get(lane)) is not None:
-            self._heads[made] = head.fork(other)
-        return made
+        return self._add(other, self._forked(lane, other))
 
+    @allocating
     def resume(self, lane: Lane, capacity: int) -> Lane:
-        """A lane of `capacity` tokens behind what a fork holds, which stays as it is."""
+        """A lane of `capacity` tokens behind what another holds, which stays as it is."""
         entry = self._settled(lane)
         self._require_window(capacity)
+        if entry.length > capacity:
+            raise CapacityError(f"A state of {entry.length} tokens does not fit a lane of {capacity}.")
         try:
             woken = self.parts.resume(entry, capacity)
         except NoRoomError as short:
             raise self._full(short) from None
-        made = self._add(woken)
-        if (head := self._heads.get(lane)) is not None:
-            self._heads[made] = head.fork(woken)
-        return made
+        return self._add(woken, self._forked(lane, woken))
 
     def lanes(self) -> tuple[Lane, ...]:
         """Every open lane."""
         return tuple(self._lanes)
 
-    def _add(self, entry: LaneEntry) -> Lane:
+    def _add(self, entry: LaneEntry, head: Callable[[], Any] | None) -> Lane:
         lane = next(self._numbers)
         self._lanes[lane] = entry
+        self._give_head(lane, head)
         return lane
+
+    def _forked(self, lane: Lane, entry: LaneEntry) -> Callable[[], Any] | None:
+        head = self._heads.get(lane)
+        return None if head is None else lambda: head.fork(entry)
+
+    def _give_head(self, lane: Lane, make: Callable[[], Any] | None) -> None:
+        """A lane's head; one that cannot be made costs the lane's drafts and nothing else."""
+        self._heads.pop(lane, None)
+        if make is not None:
+            with suppress(Exception):
+                self._heads[lane] = make()
 
     def _require_window(self, capacity: int) -> None:
         if not 0 < capacity <= self._limits.context:
@@ -151,11 +171,10 @@ class CudaModel:
         if entry.slot >= 0:
             return entry
         try:
-            woken = self.parts.resume(entry, max(entry.capacity, entry.length + 1))
+            woken = self.parts.resume(entry, entry.capacity)
         except NoRoomError as short:
             raise self._full(short) from None
-        if (head := self._heads.get(lane)) is not None:
-            self._heads[lane] = head.fork(woken)
+        self._give_head(lane, self._forked(lane, woken))
         self.parts.book.close(entry)
         self._lanes[lane] = woken
         return woken
@@ -165,7 +184,7 @@ class CudaModel:
     @allocating
     def prefill(self, lane: Lane, ids: NDArray[np.int64], span: Span) -> Ticket:
         """Absorb a span of the prompt."""
-        entry = self._awake(lane)
+        entry = self._settled(lane)
         if not entry.length == span.start < span.stop <= min(len(ids), entry.capacity):
             raise ValueError(
                 f"span {span.start}..{span.stop} of {len(ids)} ids on a lane of {entry.capacity} "
@@ -173,18 +192,18 @@ class CudaModel:
             )
         part = np.asarray(ids[span.start : span.stop], np.int64)
         check_ids(int(part.min()), int(part.max()), self._limits.vocabulary)
-        taps = self.parts.prompt(entry, part)
-        self._absorb(lane, tuple(part.tolist()), taps)
+        taps = self.parts.prompt(self._awake(lane), part)
+        self._absorb(lane, tuple(part.tolist()), lambda: taps)
         ticket = Ticket(next(self._numbers), len(part))
         self._prefills.add(ticket.id)
         return ticket
 
-    def _absorb(self, lane: Lane, tokens: tuple[int, ...], taps: dict[int, Any]) -> None:
+    def _absorb(self, lane: Lane, tokens: tuple[int, ...], taps: Callable[[], dict[int, Any]]) -> None:
         head = self._heads.get(lane)
         if head is None:
             return
         try:
-            head.absorb(tokens, taps)
+            head.absorb(tokens, taps())
         except Exception:
             # What a head cannot take in costs its drafts on this lane and nothing else.
             del self._heads[lane]
@@ -198,26 +217,23 @@ class CudaModel:
             raise ValueError(f"a launch of {batch.rows} rows; 1 to {self._limits.batch_rows} may share one")
         if len({asked.lane for asked in batch.windows}) != len(batch.windows):
             raise ValueError("a lane stands twice in one launch")
-        windows, start = [], 0
+        if len(batch.windows) > 1 and not self._limits.shares_rounds:
+            raise ValueError(f"a launch of {len(batch.windows)} lanes; rows do not keep their bits in company here")
         for asked in batch.windows:
             entry = self._settled(asked.lane)
             check_asked(asked, entry.length, self._limits)
             if entry.length + max(asked.window.depths()) >= entry.capacity:
                 raise ValueError(f"lane {asked.lane} can absorb {entry.capacity} tokens, a row stands past them")
-            entry = self._awake(asked.lane)
-            planned = plan_window(entry, asked.window, self.parts.room.width)
-            windows.append(LaunchedWindow(asked.lane, entry, asked, planned, start))
-            start += len(asked.window)
+        alone = self._is_alone()
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.is_asked(batch):
-            launched = replace(ahead.launched, windows=tuple(windows))
+            launched = ahead.taken(batch)
         else:
-            launched = self._run(tuple(windows), batch.rows)
+            launched = self._run(self._planned(batch, alone=alone), batch.rows, alone=alone)
         ticket = Ticket(next(self._numbers), batch.rows)
-        alone = not self._launches
         self._launches[ticket.id] = launched
-        self._busy.update((window.lane, ticket.id) for window in windows)
-        if self._habits.note(batch) and alone:
+        self._busy.update((asked.lane, ticket.id) for asked in batch.windows)
+        if self._habits.note(batch) and alone and self._looks_ahead:
             try:
                 self._look_ahead(launched, batch.rows)
             except Exception:
@@ -225,20 +241,40 @@ class CudaModel:
                 self._ahead = None
         return ticket
 
-    def _run(self, windows: tuple[LaunchedWindow, ...], rows: int) -> Launched:
+    def _is_alone(self) -> bool:
+        """Whether nothing of an earlier launch is to be read any more."""
+        waiting = set(self._busy.values())
+        return all(launched.collected and number not in waiting for number, launched in self._launches.items())
+
+    def _planned(self, batch: RoundBatch, *, alone: bool) -> tuple[LaunchedWindow, ...]:
+        """The integers of a batch that was checked; its forks get their slots."""
+        entries = [self._awake(asked.lane) for asked in batch.windows]
+        if not (alone and self.parts.graphs):
+            # What is queued layer by layer may stop between two, and what was committed cannot be undone.
+            for entry in entries:
+                self.parts.settle(entry)
+        windows, start = [], 0
+        for asked, entry in zip(batch.windows, entries, strict=True):
+            planned = plan_window(entry, asked.window, self.parts.room.width)
+            windows.append(LaunchedWindow(asked.lane, entry, asked, planned, start))
+            start += len(asked.window)
+        return tuple(windows)
+
+    def _run(self, windows: tuple[LaunchedWindow, ...], rows: int, *, alone: bool) -> Launched:
         draws = [draw for window in windows for draw in window.draws()] + [None] * (padded(rows) - rows)
         planned = [window.planned for window in windows]
         run = self.parts.passes(padded(rows))
-        if self._launches:
+        if alone:
+            run.run(planned, draws, self.parts.book)
+        else:
             # Another launch is not settled, and a graph's results hold only until its next replay.
             run.eager(planned, draws, self.parts.book)
-        else:
-            run.run(planned, draws, self.parts.book)
         for window in windows:
             window.entry.replay = ()  # the launch commits it
         audited = any(window.asked.audit for window in windows)
+        made = run.results
         return Launched(
-            windows, dict(run.taps), run.tokens, *self.parts.to_host(run.tokens), run.logits if audited else None
+            windows, dict(made.taps), made.tokens, *self.parts.to_host(made.tokens), made.logits if audited else None
         )
 
     def _look_ahead(self, launched: Launched, rows: int) -> None:
@@ -258,7 +294,8 @@ class CudaModel:
             LaunchedWindow(w.lane, w.entry, w.asked, plan, w.start)
             for w, plan in zip(launched.windows, planned, strict=True)
         )
-        queued = Launched(windows, dict(run.taps), run.tokens, *self.parts.to_host(run.tokens))
+        made = run.results
+        queued = Launched(windows, dict(made.taps), made.tokens, *self.parts.to_host(made.tokens))
         self._ahead = Ahead(launched, planned, queued)
 
     @allocating
@@ -296,9 +333,12 @@ class CudaModel:
             self.parts.move(moves)
         for window, path in zip(launch.windows, paths, strict=True):
             if path and window.lane in self._heads:
-                rows = [window.start + row for row in path]
-                taps = {layer: self.parts.picked(stream, rows) for layer, stream in launch.taps.items()}
-                self._absorb(window.lane, tuple(window.asked.window.tokens[row] for row in path), taps)
+                tokens = tuple(window.asked.window.tokens[row] for row in path)
+                self._absorb(window.lane, tokens, partial(self._kept_taps, launch, window, path))
+
+    def _kept_taps(self, launch: Launched, window: LaunchedWindow, path: Path) -> dict[int, Any]:
+        rows = [window.start + row for row in path]
+        return {layer: self.parts.picked(stream, rows) for layer, stream in launch.taps.items()}
 
     def discard(self, ticket: Ticket) -> None:
         """Forget a launch as if it had not been made. Raises ValueError for one that was kept or discarded."""
@@ -307,7 +347,6 @@ class CudaModel:
             raise ValueError(f"ticket {ticket.id} has nothing to discard")
         for window in launch.windows:
             if self._busy.get(window.lane) == ticket.id:
-                window.entry.window = ()
                 del self._busy[window.lane]
 
     @allocating

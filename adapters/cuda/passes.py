@@ -1,13 +1,14 @@
 """One pass of a row count: its control block, the decoder and the draws, queued launch by launch or as one graph.
 
 The graph's key is the row count alone. A graph is what its first, ordinary run queued, so both have the same kernels;
-results lie in the same tensors at every replay and hold until the next.
+results lie in the same tensors at every replay and hold until the next one of any graph, since all share one pool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
@@ -32,8 +33,44 @@ def counts(room: Room) -> tuple[int, ...]:
     return tuple(sorted({padded(rows) for rows in range(1, room.rows + 1)}))
 
 
+class Recorder(Protocol):
+    """Makes graphs."""
+
+    def record(self, queue: Callable[[], None]) -> Callable[[], None]:
+        """Take down what a call queues, without running it; what runs it."""
+        ...
+
+
+class CardGraphs:
+    """Graphs of a card, over one pool of memory."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def record(self, queue: Callable[[], None]) -> Callable[[], None]:
+        """Take down what a call queues, without running it; what runs it."""
+        torch.cuda.synchronize()
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            queue()
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a run gives: `logits` float32 [R, V], the head's input [R, D], `tokens` int32 [R] and the tapped rows."""
+
+    logits: Tensor = None
+    hidden: Tensor = None
+    tokens: Tensor = None
+    taps: Taps = field(default_factory=dict)
+
+
 class Pass:
-    """Rows of one count. `logits` float32 [R, V], `tokens` int32 [R] and `taps` are those of the last run."""
+    """Rows of one count; `recorder` makes its graph, None where none is wanted. `results` are those of the last run."""
 
     def __init__(
         self,
@@ -41,22 +78,18 @@ class Pass:
         sampler: Sampler,
         control: ControlBlock,
         taps: Collection[int],
-        pool: Callable[[], Any],
-        *,
-        graphs: bool,
+        recorder: Recorder | None,
     ) -> None:
         self._decoder, self._sampler, self._control, self._taps = decoder, sampler, control, taps
-        self._pool, self._graphs = pool, graphs
-        self._graph: Any = None
-        self.logits: Tensor = None
-        self.hidden: Tensor = None
-        self.tokens: Tensor = None
-        self.taps: Taps = {}
+        self._recorder = recorder
+        self._replay: Callable[[], None] | None = None
+        self._recorded = Results()
+        self.results = Results()
 
     @property
-    def captured(self) -> bool:
-        """Whether there is a graph."""
-        return self._graph is not None
+    def logits(self) -> Tensor:
+        """Those of the last run."""
+        return self.results.logits
 
     def run(
         self,
@@ -69,16 +102,18 @@ class Pass:
 
         With `drawn` the tokens of the first rows are those on the device, not the plan's.
         """
-        if self._graphs and self._graph is None:
-            self._capture(book)
+        if self._recorder is not None and self._replay is None:
+            self._capture(book, self._recorder)
         self._control.send(planned, book)
         if drawn is not None:
             self._control.rows.ids[: len(drawn)].copy_(drawn)
         self._sampler.send(draws)
-        if self._graph is None:
+        if self._replay is None:
             self._queue()
-        else:
-            self._graph.replay()
+            return
+        self._replay()
+        # A run without the graph may have come between, whose results lie elsewhere.
+        self.results = self._recorded
 
     def eager(self, planned: Sequence[PlannedRows], draws: Sequence[RowDraw | None], book: LaneBook) -> None:
         """The same without a graph, results in tensors of their own."""
@@ -87,17 +122,14 @@ class Pass:
         self._queue()
 
     def _queue(self) -> None:
-        self.logits, self.hidden, self.taps = self._decoder.decode(self._control.rows, self._taps)
-        self.tokens = self._sampler.draw(self.logits)
+        logits, hidden, taps = self._decoder.decode(self._control.rows, self._taps)
+        self.results = Results(logits, hidden, self._sampler.draw(logits), taps)
 
-    def _capture(self, book: LaneBook) -> None:
+    def _capture(self, book: LaneBook, recorder: Recorder) -> None:
         """Make the graph; what runs meanwhile are rows that are nobody's, since steps that commit count twice."""
         self._control.send((), book)
         self._sampler.send([None] * self._control.rows.count)
         # Kernels compile and workspaces grow in an ordinary run, of which a graph may have nothing.
         self._queue()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool()):
-            self._queue()
-        self._graph = graph
+        replay = recorder.record(self._queue)
+        self._recorded, self._replay = self.results, replay

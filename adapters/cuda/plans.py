@@ -90,7 +90,6 @@ def kept(entry: LaneEntry, planned: PlannedRows, path: Sequence[int], *, chain: 
     entry.last = entry.advanced(rows)
     start = entry.length
     entry.length += len(path)
-    entry.window = ()
     return [(start + row, start + at) for at, row in enumerate(path) if row != at]
 
 

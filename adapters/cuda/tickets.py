@@ -74,9 +74,8 @@ class Launched:
         for window in self.windows:
             forced = window.asked.window.forced
             tokens.append((*(-1,) * forced, *drawn[window.start + forced : window.start + window.rows]))
-        self.collected = True
         prints, self.logits = self._prints(), None
-        self.draws = Draws(tuple(tokens), prints=prints)
+        self.draws, self.collected = Draws(tuple(tokens), prints=prints), True
         return self.draws
 
     def _prints(self) -> tuple[Sequence[int] | None, ...]:
