@@ -26,6 +26,7 @@ from tensorfold.application.replies import Cancelled, Ended, Failed, GenerationR
 from tensorfold.application.running import Running
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.sources import DraftSource
+from tensorfold.domain.gates.constraint import FormError
 from tensorfold.domain.memory.gate import Gate, Stake
 from tensorfold.domain.scheduling.credit import DecodeCredit
 from tensorfold.domain.scheduling.fills import Filling, FillOrder
@@ -47,6 +48,8 @@ def _failure(fault: Exception | None) -> Failed:
     """What a client is told of a fault; the code of a refusal that only admission could find is one that it knows."""
     if isinstance(fault, CapacityError):
         return Failed(fault.message, "context_length_exceeded")
+    if isinstance(fault, FormError):
+        return Failed(str(fault))
     return Failed(OUT_OF_MEMORY if isinstance(fault, MemoryError) else ENGINE_FAULT)
 
 

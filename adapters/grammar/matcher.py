@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.adapters.grammar import refusals
 from tensorfold.application.ports.services import GrammarMatcher
+from tensorfold.domain.gates.constraint import FormError
 
 
 class GuidanceMatcher:
@@ -23,7 +25,7 @@ class GuidanceMatcher:
         self._ended = ended
 
     def mask(self) -> NDArray[np.uint32]:
-        """Packed bits of the ids that may come next. Raises ValueError when the grammar outgrew its limits."""
+        """Packed bits of the ids that may come next. Raises FormError when the grammar outgrew its limits."""
         words = np.zeros(self._words, dtype=np.uint32)
         if self._ended:
             for token in self._end_ids:
@@ -32,6 +34,10 @@ class GuidanceMatcher:
         found = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint32)
         self._check()
         words[: len(found)] = found[: self._words]
+        # A grammar may name tokens by number, those that end a reply among them: these end it, and it alone.
+        if not self._matcher.is_accepting():
+            for token in self._end_ids:
+                words[token // 32] &= np.uint32(0xFFFFFFFF ^ (1 << token % 32))
         return words
 
     def allowed(self, tokens: Sequence[int]) -> int:
@@ -51,6 +57,7 @@ class GuidanceMatcher:
             raise ValueError("a token does not fit the grammar")
         body = 0 if self._ended else _until(tokens, self._end_ids)
         if body and not self._matcher.consume_tokens(list(tokens[:body])):
+            self._check()
             raise ValueError("a token does not fit the grammar")
         self._ended = self._ended or body < len(tokens)
 
@@ -69,7 +76,7 @@ class GuidanceMatcher:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise ValueError("the grammar outgrew its limits")
+            raise FormError(refusals.OUTGROWN)
 
 
 def _until(tokens: Sequence[int], ends: frozenset[int]) -> int:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 
-from tensorfold.adapters.grammar.limits import MOST_BYTES, TRIAL_CPU_S, TRIAL_MEMORY
+from tensorfold.adapters.grammar.limits import MOST_BYTES, MOST_STATES, TRIAL_CPU_S, TRIAL_MEMORY
 
 NAMES = {"json_schema": "JSON schema", "regex": "regular expression", "choices": "list of choices", "lark": "grammar"}
 _KEYWORD = re.compile(r'"([$A-Za-z]{1,40})"')
 _PLACE = re.compile(r"(\d{1,9})\((\d{1,9})\)")
+
+OUTGROWN = (
+    f"The reply cannot go on: its form came to more than {MOST_STATES} states, or to parts that are too many to hold; "
+    "give a simpler one."
+)
 
 
 def too_long(kind: str, size: int) -> str:

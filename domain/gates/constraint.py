@@ -25,7 +25,10 @@ class Matcher(Protocol):
     """A compiled grammar's position in one reply."""
 
     def mask(self) -> Mask:
-        """Bits of the tokens that may come next, those that end the reply among them where it may end."""
+        """Bits of the tokens that may come next, those that end the reply among them where it may end.
+
+        Raises FormError when the grammar outgrew its limits.
+        """
         ...
 
     def allowed(self, tokens: Sequence[int]) -> int:
@@ -33,7 +36,7 @@ class Matcher(Protocol):
         ...
 
     def advance(self, tokens: Sequence[int]) -> None:
-        """Move over tokens. Raises ValueError when one does not fit."""
+        """Move over tokens. Raises ValueError when one does not fit, FormError when the grammar outgrew its limits."""
         ...
 
     def copy(self) -> Matcher:
@@ -43,6 +46,10 @@ class Matcher(Protocol):
 
 class RejectedTokenError(ValueError):
     """A token joined the reply that its grammar does not take: masks were not obeyed."""
+
+
+class FormError(ValueError):
+    """The reply cannot go on in its form; the text is a sentence for the client, and no other request is concerned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,8 @@ class Constraint:
             matcher = state.matcher.copy()
             try:
                 matcher.advance(rest)
+            except FormError:
+                raise
             except ValueError:
                 raise RejectedTokenError("a token of the reply does not fit its grammar") from None
             state = _State(None, matcher)
@@ -150,7 +159,7 @@ class Constraint:
             return _without(self._open, self._thought.straddling(state.tail))
         words = _fitted(state.matcher.mask(), self._vocabulary)
         if not words.any():
-            raise ValueError("the grammar allows no token that the model has")
+            raise FormError("The reply cannot go on: its form allows no token here that this model has.")
         return words
 
 

@@ -18,7 +18,7 @@ from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.reply_form import THINK
 from tensorfold.domain.conversation.thoughts import ThoughtSplitter
 from tensorfold.domain.drafting.copies import CopySourceFactory
-from tensorfold.domain.gates.constraint import Constraint
+from tensorfold.domain.gates.constraint import Constraint, FormError
 from tensorfold.domain.gates.thought_end import ThoughtEnd
 from tensorfold.domain.sampling import Sampling, draw_rows
 from tests.application.house import Read, idle, law, read, serving
@@ -189,3 +189,30 @@ def test_a_token_outside_the_grammar_ends_its_own_request_alone() -> None:
     expected = serial(the_law, free, None)
     got = replies(MasksForgotten(the_law), [bound, free], [expected, expected])
     assert isinstance(got[0].end, Failed) and tuple(got[1].ids) == expected.tokens
+
+
+class OutgrowingMatcher(FakeGrammarMatcher):
+    """One that finds at its fifth letter that it has become too large."""
+
+    def mask(self) -> NDArray[np.uint32]:
+        if self._at == 4:
+            raise FormError("The reply cannot go on.")
+        return super().mask()
+
+    def copy(self) -> OutgrowingMatcher:
+        return OutgrowingMatcher(self._automaton, self._tokenizer, self._masks, self._at)
+
+
+@pytest.mark.parametrize("drafts", [True, False])
+def test_a_form_that_outgrows_its_limits_ends_its_own_request_and_says_so(drafts: bool) -> None:
+    automaton = json.dumps({"start": 0, "accept": [6], "edges": [[s, "abcdefg"[s], s + 1] for s in range(6)]})
+    made = compiled(automaton)
+    outgrowing = OutgrowingMatcher(made._automaton, made._tokenizer, {}, made._at)
+    free, ends = GenerationRequest((1, 2, 3), Sampling(), 30, stop_ids=frozenset({END})), frozenset({END})
+    asks = [replace(free, constraint=Constraint(matcher, VOCABULARY, ends)) for matcher in (outgrowing, made)]
+    sources = (CopySourceFactory(),) if drafts else ()
+    with serving(HashModel(law(3, VOCABULARY)), sources=sources) as scheduler:
+        outgrown, other = [read(g) for g in [scheduler.submit(one) for one in asks]]
+        idle(scheduler)
+    assert outgrown.end == Failed("The reply cannot go on.") and bytes(outgrown.ids) == b"abcd"
+    assert bytes(other.ids[:-1]) == b"abcdef" and other.ids[-1] == END

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tensorfold.adapters.grammar import compiler as compiling
 from tensorfold.adapters.grammar.compiler import GuidanceCompiler
 from tensorfold.adapters.grammar.limits import MOST_BYTES
 from tensorfold.application.ports.checkpoints import RefusedError
-from tests.fakes.tokenizer import FakeTokenizer
+from tests.fakes.tokenizer import SPECIALS, FakeTokenizer
 from tests.libraries import needs
 
 pytestmark = needs("llguidance")
@@ -58,6 +60,37 @@ def test_every_end_token_ends_a_reply_and_only_such_tokens_follow(compiler: Guid
     assert matcher.allowed([295, END, 295, 5]) == 3
     matcher.advance([295])
     assert matcher.allowed([END]) == 1 and matcher.allowed([97]) == 0
+
+
+def allowed_ids(mask: NDArray[np.uint32]) -> set[int]:
+    return {token for token in range(300) if mask[token // 32] >> np.uint32(token % 32) & np.uint32(1)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "grammar", "text"),
+    [
+        ("choices", json.dumps(["a" + SPECIALS[-1]]), "a" + SPECIALS[-1]),
+        ("choices", json.dumps([SPECIALS[0] + "b"]), SPECIALS[0] + "b"),
+        ("json_schema", json.dumps({"const": SPECIALS[-1] * 2}), json.dumps(SPECIALS[-1] * 2)),
+    ],
+)
+def test_a_text_that_spells_a_special_token_is_written_with_ordinary_ones(
+    compiler: GuidanceCompiler, kind: str, grammar: str, text: str
+) -> None:
+    matcher = compiler.compile(kind, grammar)
+    for byte in text.encode():
+        allowed = allowed_ids(matcher.mask())
+        assert byte in allowed and not allowed & set(TOKENIZER.token_bytes.special)
+        matcher.advance([byte])
+    assert END in allowed_ids(matcher.mask())
+
+
+def test_an_end_token_is_offered_only_where_the_reply_may_end(compiler: GuidanceCompiler) -> None:
+    with pytest.raises(RefusedError, match="Nothing can satisfy the grammar"):
+        compiler.compile("lark", f'start: <[{END}]> "a"')
+    matcher = compiler.compile("lark", f'start: "a" <[90-{END}]>')
+    matcher.advance([97])
+    assert allowed_ids(matcher.mask()) == set(range(90, END)) - {295}
 
 
 def test_blanks_between_the_parts_of_a_json_text_end(compiler: GuidanceCompiler) -> None:
