@@ -69,20 +69,20 @@ def _logits(model: CudaModel, lane: int, at: int, window: Window, keep: tuple[in
 def test_rows_of_prompts_windows_and_trees_are_near_the_reference(tiny: TinyCuda) -> None:
     if ON_CARD and tiny.plan.family == "nemotron_h":
         pytest.skip("rows in bf16 may choose other experts than the reference")
-    model = tiny.model()
-    text = _text(40, tiny.plan.head.vocabulary)
+    model = tiny.model(streams=1, kept=1)
+    text = _text(20, tiny.plan.head.vocabulary)
     exact = ReferenceModel.load(tiny.folder, tiny.plan)
     whole = exact.logits(text)
     lane = model.open(200)
-    model.collect(model.prefill(lane, np.asarray(text, np.int64), Span(0, 20)))
-    model.collect(model.prefill(lane, np.asarray(text, np.int64), Span(20, 31)))
-    near(_logits(model, lane, 31, chain(text[31]), (0,)), whole[31:32])
-    near(_logits(model, lane, 32, chain(text[32], text[33:35]), (0, 1, 2)), whole[32:35])
-    near(_logits(model, lane, 35, chain(text[35], text[36:39]), (0, 1)), whole[35:39])
-    window = tree(text[37], [*text[38:40], 5, 6], [0, 1, 0, 3])
-    near(_logits(model, lane, 37, window, (0, 3, 4)), exact.tree_logits(text[:37], window))
-    after = [*text[:38], 5, 6]
-    near(_logits(model, lane, 40, chain(9, [4]), (0,)), exact.logits([*after, 9, 4])[40:])
+    model.collect(model.prefill(lane, np.asarray(text, np.int64), Span(0, 6)))
+    model.collect(model.prefill(lane, np.asarray(text, np.int64), Span(6, 11)))
+    near(_logits(model, lane, 11, chain(text[11]), (0,)), whole[11:12])
+    near(_logits(model, lane, 12, chain(text[12], text[13:15]), (0, 1, 2)), whole[12:15])
+    near(_logits(model, lane, 15, chain(text[15], text[16:19]), (0, 1)), whole[15:19])
+    window = tree(text[17], [*text[18:20], 5, 6], [0, 1, 0, 3])
+    near(_logits(model, lane, 17, window, (0, 3, 4)), exact.tree_logits(text[:17], window))
+    after = [*text[:18], 5, 6]
+    near(_logits(model, lane, 20, chain(9, [4]), (0,)), exact.logits([*after, 9, 4])[20:])
     model.close(lane)
 
 
@@ -90,6 +90,7 @@ def near(ours: np.ndarray, theirs: np.ndarray) -> None:
     assert float(np.abs(ours - theirs).max()) < NEAR
 
 
+@pytest.mark.skipif(not ON_CARD, reason="the bookkeeping is run on lists elsewhere; this needs a card's queue")
 def test_a_round_queued_ahead_changes_no_token(tiny: TinyCuda) -> None:
     model, plain = tiny.model(), tiny.model()
     plain._look_ahead = lambda launched, rows: None  # type: ignore[method-assign]
@@ -99,7 +100,7 @@ def test_a_round_queued_ahead_changes_no_token(tiny: TinyCuda) -> None:
 def _replies(model: CudaModel) -> list[list[int]]:
     """Two streams, one of which leaves, the other of which drafts now and then and is cut."""
     settings = (Sampling(), Sampling(seed=4, temperature=0.9, top_p=0.95))
-    steps, leaves, every = (40, 20, 9) if ON_CARD else (8, 5, 4)
+    steps, leaves, every = 40, 20, 9
     text = _text(12, model.limits.vocabulary)
     lanes = [model.open(100) for _ in settings]
     for lane in lanes:

@@ -28,6 +28,7 @@ from tensorfold.domain.memory.cuda_holding import Room, room
 from tensorfold.kernels.cuda.affine_rows import RowKernels
 from tensorfold.kernels.cuda.driver import current_device
 from tests.adapters.cuda.host_products import HostProducts
+from tests.kernels.triton.quick import quicken
 from tests.synthetic.llama_checkpoints import TinyLlama
 from tests.synthetic.plan_checkpoints import PLANS, write_checkpoint
 from tests.synthetic.stored_slots import Quantized
@@ -37,6 +38,8 @@ ON_CARD = torch.cuda.is_available()
 FAMILIES = ("llama", "qwen3_5", "nemotron_h")
 LLAMA = TinyLlama(vocabulary=96, heads=8, gain=1.2)
 CONTEXT = 700
+if not ON_CARD:
+    quicken()
 
 
 def silent(line: str) -> None:
