@@ -60,6 +60,7 @@ class ExpertStack:
         shared = [shared_parts(products, path, name, self.folded) for name in (*names, "down")] if self.folded else []
         self._up = pack_stack(products, path, names, list(zip(*shared[:-1], strict=True)), count)
         self._down = pack_stack(products, path, ("down",), [(part,) for part in shared[-1]] if shared else [], count)
+        products.expect_experts(self._up.matrix, self._down.matrix, plan.router.chosen + self.folded)
         self._launches: dict[tuple[int, int], tuple[ExpertLaunch, ExpertLaunch]] = {}
         products.count_room(max(self._at_once(stack) * _values(stack) for stack in (self._up, self._down)))
 

@@ -26,6 +26,8 @@ class Linear:
     def __init__(self, products: Products, parts: Sequence[PackedMatrix], wide: bool) -> None:
         self._products, self._parts, self.wide = products, parts, wide
         self.outputs = tuple(count for part in parts for count in part.outputs)
+        for part in parts:
+            products.expect(part.matrix, self._is_wide(part))
 
     def among(self, spans: Sequence[tuple[int, int]]) -> Linear:
         """The product with the outputs of half-open `spans` alone, side by side, over the same blocks.
@@ -61,8 +63,11 @@ class Linear:
         return out
 
     def _empty(self, part: PackedMatrix, x: Tensor) -> Tensor:
-        dtype = torch.float32 if self.wide or part.bias is not None else x.dtype
+        dtype = torch.float32 if self._is_wide(part) else x.dtype
         return torch.empty((len(x), part.matrix.outputs), dtype=dtype, device=x.device)
+
+    def _is_wide(self, part: PackedMatrix) -> bool:
+        return self.wide or part.bias is not None
 
     def _finished(self, part: PackedMatrix, made: Tensor, x: Tensor) -> Tensor:
         if part.bias is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tensorfold.adapters.cuda.engine_parts import EngineParts
 from tensorfold.adapters.cuda.heads.makers import block_head, mtp_head
 from tensorfold.adapters.cuda.model import CudaModel
 from tensorfold.adapters.cuda.packed import refuse_unread
+from tensorfold.adapters.cuda.passes import counts
 from tensorfold.adapters.cuda.products import Products
 from tensorfold.adapters.cuda.row_check import RowCheck
 from tensorfold.adapters.cuda.runtime import current
@@ -30,7 +32,8 @@ from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.sampling import RULE
 from tensorfold.kernels.cuda.affine_rows import RowKernels
-from tensorfold.kernels.cuda.driver import current_device
+from tensorfold.kernels.cuda.compiler import CompilerError, CompilerMissingError
+from tensorfold.kernels.cuda.driver import DriverError, current_device
 
 Say = Callable[[str], None]
 MakeHead = Callable[[Assembly, Decoder], Any]
@@ -173,13 +176,40 @@ def load_stored(
     torch.zeros(1, device=device)  # makes a context current, which the driver's calls need
     rows = RowKernels(current_device(), cache / "cubins", on_progress)
     products = Products(stored.weights, rows, device, on_progress)
+    products.launched_with(counts(pools))
     assembly = Assembly(stored.weights, products, pools, device, torch.bfloat16, "bfloat16")
-    parts = assembled(stored.plan, assembly, stored.head, graphs=graphs)
+    with compiling(rows, on_progress):
+        parts = assembled(stored.plan, assembly, stored.head, graphs=graphs)
     identity = identity_of(name, stored.digest, runtime.version, runtime.device, (("rows", "bfloat16"),))
     streams = pools.lanes - 1
-    return checked(
-        parts, identity=identity, context=context, max_streams=streams, say=on_progress, measured=measured
-    )
+    return checked(parts, identity=identity, context=context, max_streams=streams, say=on_progress, measured=measured)
+
+
+@contextmanager
+def compiling(rows: RowKernels, say: Say) -> Iterator[None]:
+    """What is expected meanwhile is compiled beside it, and has been made behind it. Raises RefusedError.
+
+    The compiler's own words are told before the refusal, in lines of their own.
+    """
+    try:
+        yield
+        rows.make_expected()
+    except CompilerMissingError as missing:
+        raise RefusedError(f"The CUDA backend cannot compile its kernels: {missing}.") from None
+    except CompilerError as fault:
+        for line in fault.log.splitlines():
+            say(line)
+        raise RefusedError(
+            f"{fault}, without which the model cannot run: install the version of nvidia-cuda-nvrtc that TensorFold "
+            "asks for."
+        ) from None
+    except DriverError as fault:
+        raise RefusedError(
+            f"The driver does not take a compiled kernel ({fault}): install a driver that is as new as the CUDA "
+            "version that torch was built with."
+        ) from None
+    finally:
+        rows.close()
 
 
 def _head(

@@ -10,7 +10,8 @@ device twice their stored bytes, and about 200 MB while codes are put in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from tensorfold.adapters.cuda.experts import ExpertStack
 from tensorfold.adapters.cuda.linear import Linear, Lookup
 from tensorfold.adapters.cuda.packed import PackedMatrix, as_numbers, kind, packed, upload
 from tensorfold.adapters.cuda.packing import TILE, tiles_of
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.stored_weights import Codes, Matrix, Stored, as_float32
 from tensorfold.domain.families.ops import MixtureOfExperts
 from tensorfold.kernels.cuda import affine_rows
@@ -34,6 +36,14 @@ class RowLaunches(Protocol):
     """What makes the launches of decoded rows: `kernels/cuda/affine_rows.RowKernels`."""
 
     device: Device
+
+    def expect_rows(self, matrix: affine_rows.Matrix, rows: int, wide: bool = False) -> None:
+        """Say early that `rows` will be asked for the same."""
+        ...
+
+    def expect_experts(self, matrix: affine_rows.Matrix, rows: int, pairs: int, wide: bool = False) -> None:
+        """Say early that `experts` will be asked for the same."""
+        ...
 
     def rows(self, matrix: affine_rows.Matrix, rows: int, wide: bool = False) -> affine_rows.Launch:
         """Rows times one matrix."""
@@ -65,9 +75,38 @@ class Products:
         self._note = on_note
         self._noted = False
         self._held: dict[tuple[str, ...], PackedMatrix] = {}
+        self._counts: tuple[int, ...] = ()
         self._most = 0
         self._room: Tensor = None
         self._used = torch.ones(1, dtype=torch.int32, device=device)
+
+    def launched_with(self, counts: Iterable[int]) -> None:
+        """Products made from now on are launched with these row counts, so that what they need is compiled at once."""
+        self._counts = tuple(counts)
+
+    def beside(self, weights: Any) -> Products:
+        """Products of another reader's slots on the same device, from the same launches."""
+        made = Products(weights, self.rows, self.device, self._note, self.stack_bytes)
+        made.launched_with(self._counts)
+        return made
+
+    def expect(self, matrix: affine_rows.Matrix, wide: bool) -> None:
+        """Have the launches of a matrix compiled; `wide`: float32 results. Raises RefusedError where there is none."""
+        with _refused():
+            for rows in self._sizes(affine_rows.MOST_ROWS):
+                self.rows.expect_rows(matrix, rows, wide)
+
+    def expect_experts(self, up: affine_rows.Matrix, down: affine_rows.Matrix, slots: int) -> None:
+        """The same of experts, of which each row passes `slots`."""
+        with _refused():
+            for rows in self._sizes(affine_rows.MOST_PAIRS // slots):
+                self.rows.expect_experts(up, rows, rows * slots)
+                self.rows.expect_experts(down, rows * slots, rows * slots, wide=True)
+
+    def _sizes(self, most: int) -> list[int]:
+        """The sizes of launches of which each takes `most` rows."""
+        whole = {most for count in self._counts if count >= most}
+        return sorted(whole | {count % most for count in self._counts if count % most})
 
     def linear(self, *paths: str, wide: bool = False, prompts: bool = True) -> Linear:
         """The matrices at `paths`, which share their input, outputs side by side; float32 results if `wide`.
@@ -169,6 +208,15 @@ class Products:
                 made.bias = upload(np.concatenate(biases), self.device)
             self._held[paths] = made
         return self._held[paths]
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """A refusal for a matrix that no launch takes."""
+    try:
+        yield
+    except ValueError as fault:
+        raise RefusedError(f"The CUDA backend cannot multiply rows with a matrix of this model: {fault}.") from None
 
 
 def _alike(one: Matrix, other: Matrix) -> bool:

@@ -1,4 +1,4 @@
-"""The order in which the row kernel streams a matrix, in numpy: the meaning of `affine_pack.cu`, and its oracle.
+"""The order in which the row kernel streams a matrix, in numpy: what every packing is held against.
 
 A block is 16 outputs x 64 inputs. Lane 4r + q of a warp holds, for outputs r and r + 8, inputs 16q to 16q + 15: word j
 of it has output r + 8 (j & 1) and, in step s, the inputs 4s + 2 (j >> 1) and the one behind it, in the low and the high

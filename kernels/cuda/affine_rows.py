@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tensorfold.kernels.cuda.affine_pack import GROUP, block_words
-from tensorfold.kernels.cuda.compiler import Progress, Source, compile_source
+from tensorfold.kernels.cuda.compiler import Compiling, Progress, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device, Function
 from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, WideTiling, block_groups, wide_bytes, wide_tiling
 
@@ -140,12 +140,61 @@ def shared_bytes(matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, resident: 
 
 
 class RowKernels:
-    """Row kernels of one device, compiled as they are asked for."""
+    """Row kernels of one device: those that were expected are compiled in threads, others when they are asked for.
+
+    A launch is made once for all matrices of a shape.
+    """
 
     def __init__(self, device: Device, folder: Path, progress: Progress) -> None:
         self.device = device
         self._folder, self._progress = folder, progress
+        self._compiling = Compiling(folder, progress)
+        self._code: dict[Source, bytes] = {}
         self._functions: dict[tuple[Source, int], Function] = {}
+        self._rows: dict[tuple[Matrix, int, bool], Launch] = {}
+        self._experts: dict[tuple[Matrix, int, int, bool], ExpertLaunch] = {}
+        self._expected: dict[tuple[Matrix, int, bool] | tuple[Matrix, int, int, bool], None] = {}
+
+    def expect_rows(self, matrix: Matrix, rows: int, wide: bool = False) -> None:
+        """Begin to compile what `rows` will launch; nothing is loaded yet."""
+        if (matrix, rows, wide) not in self._expected:
+            self._expected[matrix, rows, wide] = None
+            self._compiling.ask(self.rows_source(matrix, rows, wide))
+
+    def expect_experts(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> None:
+        """Begin to compile what `experts` will launch."""
+        if (matrix, rows, pairs, wide) not in self._expected:
+            self._expected[matrix, rows, pairs, wide] = None
+            self._compiling.ask(self.experts_source(matrix, rows, pairs, wide))
+
+    def make_expected(self) -> None:
+        """Wait for what is compiling and make every launch that was expected, so that later rounds find all of them.
+
+        Raises CompilerError, CompilerMissingError and DriverError.
+        """
+        self._code.update(self._compiling.finish())
+        for each in self._expected:
+            if len(each) == 3:
+                self.rows(*each)
+            else:
+                self.experts(*each)
+        self._code.clear()
+
+    def close(self) -> None:
+        """Compile nothing further in threads."""
+        self._compiling.close()
+
+    def rows_source(self, matrix: Matrix, rows: int, wide: bool = False) -> Source:
+        """What `rows` compiles."""
+        chosen = self._chosen(matrix, rows)
+        if isinstance(chosen, WideTiling):
+            return Source.of("wide_rows.cu", chosen.macros(matrix.bits, wide), ARCHITECTURE)
+        return self.source(matrix, *chosen, wide)
+
+    def experts_source(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> Source:
+        """What `experts` compiles."""
+        way = self.expert_cut(matrix, max(1, pairs // rows))
+        return self.source(matrix, way, self.expert_tiling(matrix, way, rows), wide, True)
 
     def source(self, matrix: Matrix, cut: Cut, tiling: Tiling, wide: bool, experts: bool = False) -> Source:
         """What is compiled for this."""
@@ -156,19 +205,28 @@ class RowKernels:
 
     def rows(self, matrix: Matrix, rows: int, wide: bool = False) -> Launch:
         """The launch of `rows` rows of `matrix` as measured best; see `prepare`."""
+        if (matrix, rows, wide) not in self._rows:
+            chosen = self._chosen(matrix, rows)
+            if isinstance(chosen, WideTiling):
+                self._rows[matrix, rows, wide] = self.prepare_wide(matrix, chosen, rows, wide)
+            else:
+                self._rows[matrix, rows, wide] = self.prepare(matrix, *chosen, rows, wide)
+        return self._rows[matrix, rows, wide]
+
+    def _chosen(self, matrix: Matrix, rows: int) -> tuple[Cut, Tiling] | WideTiling:
         way, most = cut(matrix, self.device.capability), self.device.shared_bytes
         if self.device.capability == (9, 0) and matrix.bits == 4:
             if rows >= MANY:
                 many = wide_tiling(matrix.outputs, matrix.groups, way.parts, rows, most)
                 if many is not None:
-                    return self.prepare_wide(matrix, many, rows, wide)
+                    return many
             if rows <= FEW and way.parts == 8:
                 two = Cut(2, 4)
                 try:
-                    return self.prepare(matrix, two, tiling(matrix, two, rows, most), rows, wide)
+                    return two, tiling(matrix, two, rows, most)
                 except ValueError:  # two blocks have no room for such long rows
                     pass
-        return self.prepare(matrix, way, tiling(matrix, way, rows, most), rows, wide)
+        return way, tiling(matrix, way, rows, most)
 
     def prepare(self, matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, wide: bool = False) -> Launch:
         """A launch of `rows` rows: called with the addresses of matrix, x and y, a stream, and whether to start early.
@@ -222,6 +280,11 @@ class RowKernels:
         and whether to start early. `items` int32: a count, then for each an expert, its first member and its 1 to 8
         members. `members` int32 [256, 2]: a row of x and a row of y. Both are read when the kernel before has ended.
         """
+        if (matrix, rows, pairs, wide) not in self._experts:
+            self._experts[matrix, rows, pairs, wide] = self._prepare_experts(matrix, rows, pairs, wide)
+        return self._experts[matrix, rows, pairs, wide]
+
+    def _prepare_experts(self, matrix: Matrix, rows: int, pairs: int, wide: bool) -> ExpertLaunch:
         if pairs > MOST_PAIRS:
             raise ValueError(f"{pairs} pairs of a row and an expert are more than a launch takes: {MOST_PAIRS}")
         way = self.expert_cut(matrix, max(1, pairs // rows))
@@ -283,7 +346,8 @@ class RowKernels:
     def _loaded(self, source: Source, name: str, shared: int) -> Function:
         key = (source, shared)
         if key not in self._functions:
-            self._functions[key] = Function(compile_source(source, self._folder, self._progress), name, shared)
+            code = self._code.get(source) or compile_source(source, self._folder, self._progress)
+            self._functions[key] = Function(code, name, shared)
         return self._functions[key]
 
     def _at_once(self, function: Function, cut: Cut, threads: int) -> int:

@@ -55,20 +55,20 @@ class Product:
         return y
 
 
-def made(kernels: RowKernels, folder: Path, matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, bool]:
+def made(matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, bool]:
     """Packed weights, the matrix in float64, and whether the packing equals its oracle (asked of small matrices)."""
     if matrix.bits == 16:
         plain = torch.randn(matrix.outputs, matrix.inputs, device="cuda").bfloat16()
         words = pack_bf16(plain.cpu().view(torch.int16).numpy().view(np.uint16))
         return torch.from_numpy(words.view(np.int32)).cuda(), plain.double(), True
     parts = random_parts(matrix, matrix.outputs + matrix.bits)
-    weights = packed(kernels, folder, matrix, parts)
+    weights = packed(matrix, parts)
     same = True
     if matrix.outputs <= 2688:
         codes = unpack(parts[0].cpu().numpy().view(np.uint32), matrix.bits)
         scales, biases = (part.cpu().view(torch.int16).numpy().view(np.uint16) for part in parts[1:])
         oracle = pack_affine(codes, scales, biases, matrix.bits).reshape(-1)
-        same = bool(np.array_equal(oracle, weights.cpu().numpy().view(np.uint32)))
+        same = bool(np.array_equal(oracle, weights.cpu().numpy().view(np.uint32).reshape(-1)))
     return weights, dequantized(matrix, parts), same
 
 
@@ -101,7 +101,7 @@ def check(folder: Path) -> tuple[list[dict[str, object]], int]:
     for bits in (4, 5, 6, 8, 16):
         for outputs, inputs in SHAPES if bits == 4 else SHAPES[:6]:
             matrix = Matrix(outputs, inputs, bits)
-            weights, exact, same = made(kernels, folder, matrix)
+            weights, exact, same = made(matrix)
             error, wrong = faults(Product(kernels, matrix, weights), exact)
             if not same:
                 wrong.append("packing")

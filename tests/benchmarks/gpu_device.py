@@ -5,17 +5,16 @@ Every time is the median of replays of a captured graph over more distinct weigh
 
 from __future__ import annotations
 
-import ctypes
 import statistics
 from collections.abc import Callable
 from pathlib import Path
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
+from tensorfold.adapters.cuda.packing import new_blocks, pack_codes
 from tensorfold.kernels.cuda.affine_pack import GROUP, block_words
 from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels
-from tensorfold.kernels.cuda.compiler import Source, compile_source
-from tensorfold.kernels.cuda.driver import Function, current_device
+from tensorfold.kernels.cuda.driver import current_device
 
 FLUSHED = 640 << 20  # bytes of distinct weights a timed graph reads: ten times the cache
 Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -50,19 +49,10 @@ def random_parts(matrix: Matrix, seed: int) -> Parts:
     return words, scales.bfloat16(), biases.bfloat16()
 
 
-def packed(kernels: RowKernels, folder: Path, matrix: Matrix, parts: Parts) -> torch.Tensor:
+def packed(matrix: Matrix, parts: Parts) -> torch.Tensor:
     """The matrix as the row kernel streams it."""
-    source = Source.of("affine_pack.cu", {"BITS": matrix.bits}, kernels.device.architecture)
-    tiles = -(-matrix.outputs // 16)
-    out = torch.empty(tiles * matrix.groups * block_words(matrix.bits), dtype=torch.int32, device="cuda")
-    addresses = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (*parts, out)]
-    rows = min(tiles, 32768)
-    Function(compile_source(source, folder, silent), "affine_pack", 0).launch(
-        (matrix.groups, rows, -(-tiles // rows)),
-        32,
-        (*addresses, ctypes.c_int(matrix.outputs), ctypes.c_int(matrix.groups)),
-        stream(),
-    )
+    out = new_blocks(matrix.outputs, matrix.inputs, matrix.bits, "cuda")
+    pack_codes(*parts, matrix.bits, out)
     return out
 
 

@@ -33,12 +33,12 @@ def grouped(chosen: list[list[int]], by_pair: bool) -> tuple[torch.Tensor, torch
     return torch.tensor(flat, dtype=torch.int32).cuda(), torch.tensor(members, dtype=torch.int32).cuda()
 
 
-def check(kernels: RowKernels, folder: Path) -> list[str]:
+def check(kernels: RowKernels) -> list[str]:
     """What was not equal."""
     wrong = []
     for matrix, by_pair in ((UP, False), (DOWN, True), (Matrix(200, 512, 4), False)):
         parts = [random_parts(matrix, 900 + expert) for expert in range(12)]
-        single = [packed(kernels, folder, matrix, part) for part in parts]
+        single = [packed(matrix, part) for part in parts]
         stack = torch.cat(single)
         for rows in (1, 3, 16, 30):
             chance = torch.Generator().manual_seed(rows)
@@ -93,4 +93,4 @@ def measure(kernels: RowKernels) -> dict[str, dict[int, float]]:
 def run(folder: Path) -> tuple[list[str], dict[str, dict[int, float]]]:
     """The faults and the times."""
     kernels = row_kernels(folder)
-    return check(kernels, folder), measure(kernels)
+    return check(kernels), measure(kernels)

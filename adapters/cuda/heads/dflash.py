@@ -28,11 +28,23 @@ from tensorfold.application.ports.target_model import HeadLimits, Lattice, Propo
 from tensorfold.domain.families.ops import Attention
 from tensorfold.domain.families.plans import DFlashDrafter
 from tensorfold.domain.families.state import StateEntry
+from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.kernels.triton.draft_block import place_context
 
 MOST_DRAFTS = 15
 MOST_ROWS = 64
 """Kept rows that are absorbed as a round's; more are a prompt's."""
+
+
+def kept_counts() -> tuple[int, ...]:
+    """Rows of the passes that enter kept rows."""
+    return tuple(1 << power for power in range(MOST_ROWS.bit_length()))
+
+
+def block_counts(room: Room) -> tuple[int, ...]:
+    """Rows of the passes that draft: blocks of each length, and the same without the pending token's rows."""
+    blocks = [1 << power for power in range(padded(room.lanes - 1).bit_length())]
+    return tuple(sorted({each * length for each in blocks for length in range(1, MOST_DRAFTS + 2)}))
 
 
 class BlockDrafts:
@@ -52,10 +64,13 @@ class BlockDrafts:
         device, op = assembly.device, plan.layers[0][0].op
         assert isinstance(op, Attention)
         self._op = op
+        assembly.products.launched_with(kept_counts())
         self._context = assembly.products.linear("context")
         self._context_norm = NormBlock(assembly, plan.context_norm, "context_norm")
         names = [f"layers.{at}.{layer[0].name}.{kind}" for at, layer in enumerate(plan.layers) for kind in "kv"]
         self._context_heads = assembly.products.linear(*names)
+        for products in (assembly.products, target.products):
+            products.launched_with(block_counts(assembly.room))
         self.layers = [BlockLayer(assembly, plan, index) for index in range(len(plan.layers))]
         self._k_norms = torch.stack([layer.heads.k_norm for layer in self.layers])
         self._output_norm = NormBlock(assembly, plan.output_norm, "output_norm")

@@ -11,7 +11,6 @@ from tensorfold.adapters.cuda.decoder import Decoder
 from tensorfold.adapters.cuda.heads.dflash import BlockDrafts
 from tensorfold.adapters.cuda.heads.mtp import MtpDrafts
 from tensorfold.adapters.cuda.heads.narrow_weights import NarrowWeights
-from tensorfold.adapters.cuda.products import Products
 from tensorfold.domain.families.plans import DFlashDrafter, MtpHead
 
 MakeHead = Callable[[Assembly, Decoder], Any]
@@ -28,11 +27,7 @@ def block_head(plan: DFlashDrafter, weights: Any, name: str, bits: int, *, graph
     def make(assembly: Assembly, decoder: Decoder) -> BlockDrafts:
         narrow = NarrowWeights(weights, bits, assembly.device)
         products = assembly.products
-        made = (
-            Products(narrow, products.rows, products.device)
-            if isinstance(products, Products)
-            else type(products)(narrow)
-        )
+        made = products.beside(narrow)
         own = replace(assembly, weights=narrow, products=made, keyed=[], recurrent=[], order=[], entries=[])
         return BlockDrafts(own, assembly, decoder, plan, name, graphs=graphs)
 

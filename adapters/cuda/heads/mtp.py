@@ -26,10 +26,16 @@ from tensorfold.application.ports.target_model import Chain, HeadLimits, Propose
 from tensorfold.domain.drafting.head_chains import confident
 from tensorfold.domain.families.plans import MtpHead
 from tensorfold.domain.families.state import StateEntry
+from tensorfold.domain.memory.cuda_holding import Room
 
 MOST_DRAFTS = 8
 MOST_ROWS = 64
 """Rows that lanes enter together in the pass that drafts; more are entered before it."""
+
+
+def row_counts(room: Room) -> tuple[int, ...]:
+    """Rows of its passes: what lanes enter, and one for each lane that goes a step on."""
+    return tuple(1 << power for power in range(padded(max(MOST_ROWS, room.lanes - 1)).bit_length()))
 
 
 class MtpDrafts:
@@ -37,6 +43,7 @@ class MtpDrafts:
 
     def __init__(self, assembly: Assembly, decoder: Decoder, plan: MtpHead, *, graphs: bool = True) -> None:
         room, device = assembly.room, assembly.device
+        assembly.products.launched_with(row_counts(room))
         self._plan, self._activation = plan, assembly.activation
         self.layers = MtpLayers(assembly, decoder, plan)
         self._width = decoder.plan.width

@@ -16,12 +16,22 @@ Floats = NDArray[np.float64]
 
 
 class HostLaunches:
-    """Stands in for `RowKernels`: x and y are float32; each row is multiplied alone. `asked` lists what was made."""
+    """Stands in for `RowKernels`: x and y are float32; each row is multiplied alone.
+
+    `asked` lists what was made, `expected` what was said early to be.
+    """
 
     device = Device(132, (9, 0), 232448)
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
+        self.expected: list[tuple[Any, ...]] = []
+
+    def expect_rows(self, matrix: Matrix, rows: int, wide: bool = False) -> None:
+        self.expected.append((matrix, rows, wide))
+
+    def expect_experts(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> None:
+        self.expected.append((matrix, rows, pairs, wide))
 
     def rows(self, matrix: Matrix, rows: int, wide: bool = False) -> Launch:
         self.asked.append((matrix, rows, wide))

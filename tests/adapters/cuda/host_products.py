@@ -5,7 +5,7 @@ The interface is that of `adapters/cuda/products.py`. A row's bits hang on that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +55,13 @@ class HostProducts:
 
     def __init__(self, weights: Any) -> None:
         self._weights = weights
+
+    def launched_with(self, counts: Iterable[int]) -> None:
+        """Nothing is compiled here."""
+
+    def beside(self, weights: Any) -> HostProducts:
+        """Products of another reader's slots."""
+        return HostProducts(weights)
 
     def linear(self, *paths: str, wide: bool = False, prompts: bool = True) -> HostLinear:
         """The matrices at `paths`, which share their input, outputs side by side."""

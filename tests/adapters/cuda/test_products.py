@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("checks", ["products_checks", "mlp_checks"])
+@pytest.mark.parametrize("checks", ["products_checks", "mlp_checks", "expected_checks"])
 def test_products_hold_what_is_promised_of_them(checks: str) -> None:
     paths = {"PYTHONPATH": f"{ROOT / '.pkg'}:{ROOT}", "PATH": "/usr/bin:/bin", "TRITON_INTERPRET": "1"}
     command = (sys.executable, "-m", f"tests.adapters.cuda.{checks}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tensorfold.kernels.cuda import compiler
+from tensorfold.kernels.cuda import compiler, kept_code
 from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels, cut, tiling
-from tensorfold.kernels.cuda.compiler import CompilerError, CompilerMissingError, Source, compile_source
+from tensorfold.kernels.cuda.compiler import CompilerError, CompilerMissingError, Compiling, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
@@ -53,31 +56,105 @@ def test_the_row_kernel_compiles_for_grouped_experts(device: Device, tmp_path: P
     assert compile_source(source, tmp_path, silent)[:4] == b"\x7fELF"
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_packing_kernel_compiles(architecture: str, tmp_path: Path) -> None:
-    source = Source.of("affine_pack.cu", {"BITS": 5}, architecture)
-    assert compile_source(source, tmp_path, silent)[:4] == b"\x7fELF"
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Source]:
+    """Kernels that compile at once, found by a number; 13 is refused."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    text = '#if N == 13\n#error no luck\n#endif\nextern "C" __global__ void add(int *y) { *y += N; }'
+    (folder / "small.cu").write_text(text)
+    monkeypatch.setattr(compiler, "SOURCES", folder)
+    return lambda number: Source.of("small.cu", {"N": number}, "sm_90")
 
 
-def test_what_was_compiled_once_is_read_the_next_time(tmp_path: Path) -> None:
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Source]:
+    """The sources that are really compiled from here on."""
+    made: list[Source] = []
+    real = compiler._compile
+
+    def compile_one(source: Source) -> tuple[bytes, str]:
+        made.append(source)
+        return real(source)
+
+    monkeypatch.setattr(compiler, "_compile", compile_one)
+    return made
+
+
+def test_what_was_compiled_once_is_read_the_next_time(small: Callable[[int], Source], tmp_path: Path) -> None:
     lines: list[str] = []
-    source = Source.of("affine_pack.cu", {"BITS": 6}, "sm_90")
-    first = compile_source(source, tmp_path / "deep" / "folder", lines.append)
-    again = compile_source(source, tmp_path / "deep" / "folder", lines.append)
-    assert first == again
-    assert lines == ["compiling affine_pack.cu for sm_90"]
-    assert [path.suffix for path in (tmp_path / "deep" / "folder").iterdir()] == [".cubin"]
+    folder = tmp_path / "deep" / "folder"
+    first = compile_source(small(6), folder, lines.append)
+    again = compile_source(small(6), folder, lines.append)
+    assert first == again and kept_code.is_code(first)
+    assert lines == ["compiling small.cu for sm_90"]
+    assert [path.suffix for path in folder.iterdir()] == [".cubin"]
 
 
-def test_a_source_that_the_compiler_refuses_shows_its_words(tmp_path: Path) -> None:
-    with pytest.raises(CompilerError, match=r"affine_pack\.cu for sm_90"):
-        compile_source(Source.of("affine_pack.cu", {}, "sm_90"), tmp_path, silent)
-    assert list(tmp_path.iterdir()) == []
+def test_a_source_that_the_compiler_refuses_is_named_and_its_words_are_kept(
+    small: Callable[[int], Source], tmp_path: Path
+) -> None:
+    with pytest.raises(CompilerError, match=r"refuses small\.cu for sm_90 \(N=13\)$") as refused:
+        compile_source(small(13), tmp_path / "kept", silent)
+    assert "no luck" in refused.value.log and not (tmp_path / "kept").exists()
+
+
+def test_sources_compile_beside_their_caller_each_once_and_only_the_caller_tells(
+    small: Callable[[int], Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, lines = counted(monkeypatch), list[tuple[str, int]]()
+    compile_source(small(0), tmp_path, silent)
+    several = Compiling(tmp_path, lambda line: lines.append((line, threading.get_ident())), workers=3)
+    for number in (0, 1, 2, 3, 1, 4):
+        several.ask(small(number))
+    code = several.finish()
+    assert sorted(made, key=lambda source: source.macros) == [small(number) for number in range(5)]
+    assert set(code) == set(made) and len(set(code.values())) == 5
+    assert {thread for _, thread in lines} == {threading.get_ident()}
+    assert lines[-1][0] == "compiling 4 kernels for sm_90: 4 done"
+    assert all(compile_source(small(number), tmp_path, silent) == code[small(number)] for number in range(5))
+    several.ask(small(4))
+    assert several.finish()[small(4)] == code[small(4)] and len(made) == 5
+    several.close()
+
+
+def test_what_is_kept_is_compiled_again_where_it_is_not_whole(
+    small: Callable[[int], Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = compile_source(small(1), tmp_path, silent)
+    (path,) = tmp_path.glob("*.cubin")
+    kept = path.read_bytes()
+    made = counted(monkeypatch)
+    for spoiled in (kept[: len(kept) // 2], whole, b""):
+        path.write_bytes(spoiled)
+        several = Compiling(tmp_path, silent)
+        several.ask(small(1))
+        assert several.finish() == {small(1): whole}
+        several.close()
+        assert path.read_bytes() == kept
+    assert len(made) == 3
+
+
+def test_the_first_refusal_ends_the_wait_and_names_the_source(small: Callable[[int], Source], tmp_path: Path) -> None:
+    several = Compiling(tmp_path, silent, workers=1)
+    for number in (13, 1, 2):
+        several.ask(small(number))
+    with pytest.raises(CompilerError, match="N=13"):
+        several.finish()
+    several.close()
+
+
+def test_workers_are_as_many_as_there_are_processors_and_never_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    for processors, workers in ((1, 1), (2, 2), (48, compiler.MOST_WORKERS)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, count=processors: set(range(count)), raising=False)
+        assert compiler.worker_count() == workers
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert compiler.worker_count() == 1
 
 
 def test_other_macros_and_another_architecture_are_other_machine_code() -> None:
     digests = {
-        Source.of("affine_pack.cu", {"BITS": bits}, architecture).digest()
+        Source.of("affine_rows.cu", {"BITS": bits}, architecture).digest()
         for bits in (4, 5)
         for architecture in ARCHITECTURES
     }

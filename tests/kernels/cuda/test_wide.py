@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorfold.kernels.cuda import compiler
+from tensorfold.kernels.cuda import affine_rows, compiler
 from tensorfold.kernels.cuda.affine_rows import MANY, MOST_PAIRS, Cut, Matrix, RowKernels, cut, shared_bytes, tiling
 from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
@@ -71,3 +71,44 @@ def test_the_warpgroup_kernel_compiles_with_its_products_under_way(shape: tuple[
         source = Source.of("wide_rows.cu", many(Matrix(*shape, 4), rows).macros(4, True), ARCHITECTURE)
         assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
     assert {line.split(":")[0] for line in lines} == {f"compiling wide_rows.cu for {ARCHITECTURE}"}
+
+
+def test_what_is_expected_is_what_a_launch_compiles_and_each_launch_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, loaded = list[Source](), list[Source]()
+
+    class Function:
+        def __init__(self, code: bytes, name: str, shared: int) -> None:
+            loaded.append(asked[int(code)])
+
+        def clusters_at_once(self, threads: int, cluster: int, shared: int) -> int:
+            return 15
+
+    class Compiled:
+        def ask(self, source: Source) -> None:
+            if source not in asked:
+                asked.append(source)
+
+        def finish(self) -> dict[Source, bytes]:
+            return {source: str(at).encode() for at, source in enumerate(asked)}
+
+    monkeypatch.setattr(affine_rows, "Function", Function)
+    monkeypatch.setattr(affine_rows, "Compiling", lambda folder, progress: Compiled())
+    monkeypatch.setattr(affine_rows, "compile_source", lambda *_: pytest.fail("compiled behind the load"))
+    kernels = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None)
+    counts = (*range(1, 17), 24, 32, 40, 64, 128)
+    for outputs, inputs in SHAPES:
+        for rows in counts:
+            kernels.expect_rows(Matrix(outputs, inputs, 4), rows, outputs > 100_000)
+    for rows in (1, 8, 32):
+        kernels.expect_experts(Matrix(1856, 2688, 4), rows, 8 * rows)
+        kernels.expect_experts(Matrix(2688, 1856, 4), 8 * rows, 8 * rows, True)
+    kernels.make_expected()
+    assert set(loaded) == set(asked) and {source.file for source in asked} == {"affine_rows.cu", "wide_rows.cu"}
+    made = len(loaded)
+    for outputs, inputs in SHAPES:
+        for rows in counts:
+            kernels.rows(Matrix(outputs, inputs, 4), rows, outputs > 100_000)
+    assert kernels.rows(Matrix(5120, 6144, 4), 8) is kernels.rows(Matrix(5120, 6144, 4), 8)
+    assert len(loaded) == made
