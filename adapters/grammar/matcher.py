@@ -16,24 +16,24 @@ from tensorfold.domain.gates.constraint import FormError
 class GuidanceMatcher:
     """A `GrammarMatcher`. Behind a token that ends the reply only such tokens may come."""
 
-    __slots__ = ("_end_ids", "_ended", "_matcher", "_words")
+    __slots__ = ("_end_ids", "_ended", "_matcher", "_vocabulary")
 
     def __init__(self, matcher: Any, end_ids: frozenset[int], vocabulary: int, ended: bool = False) -> None:
         self._matcher = matcher
         self._end_ids = end_ids
-        self._words = (vocabulary + 31) // 32
+        self._vocabulary = vocabulary
         self._ended = ended
 
     def mask(self) -> NDArray[np.uint32]:
         """Packed bits of the ids that may come next. Raises FormError when the grammar outgrew its limits."""
-        words = np.zeros(self._words, dtype=np.uint32)
+        words = np.zeros((self._vocabulary + 31) // 32, dtype=np.uint32)
         if self._ended:
             for token in self._end_ids:
                 words[token // 32] |= np.uint32(1 << token % 32)
             return words
         found = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint32)
         self._check()
-        words[: len(found)] = found[: self._words]
+        words[: len(found)] = found[: len(words)]
         # A grammar may name tokens by number, those that end a reply among them: these end it, and it alone.
         if not self._matcher.is_accepting():
             for token in self._end_ids:
@@ -42,6 +42,9 @@ class GuidanceMatcher:
 
     def allowed(self, tokens: Sequence[int]) -> int:
         """How many of `tokens`, from the first, fit."""
+        # A model may have more ids than its tokenizer, and a draft may be one; the library fails for good on them.
+        known = next((index for index, token in enumerate(tokens) if token >= self._vocabulary), len(tokens))
+        tokens = tokens[:known]
         body = 0 if self._ended else _until(tokens, self._end_ids)
         fit = int(self._matcher.validate_tokens(list(tokens[:body]))) if body else 0
         self._check()
@@ -63,7 +66,7 @@ class GuidanceMatcher:
 
     def copy(self) -> GrammarMatcher:
         """An independent matcher."""
-        return GuidanceMatcher(self._matcher.deep_copy(), self._end_ids, self._words * 32, self._ended)
+        return GuidanceMatcher(self._matcher.deep_copy(), self._end_ids, self._vocabulary, self._ended)
 
     def _may_end(self, before: Sequence[int]) -> bool:
         if self._ended:

@@ -93,6 +93,20 @@ def test_an_end_token_is_offered_only_where_the_reply_may_end(compiler: Guidance
     assert allowed_ids(matcher.mask()) == set(range(90, END)) - {295}
 
 
+@pytest.mark.parametrize("beyond", [300, 301, 303, 2**20])
+def test_a_draft_that_the_tokenizer_does_not_know_fits_nowhere_and_harms_nothing(
+    compiler: GuidanceCompiler, beyond: int
+) -> None:
+    matcher = compiler.compile("regex", "ab+").copy()
+    assert matcher.allowed([beyond]) == 0
+    assert matcher.allowed([97, 98, beyond, 98]) == 2
+    matcher.advance([97, 98])
+    assert matcher.allowed([98, END, beyond]) == 2
+    with pytest.raises(ValueError, match="does not fit"):
+        matcher.advance([beyond])
+    assert allowed_ids(matcher.mask()) == {98, END, 295}
+
+
 def test_blanks_between_the_parts_of_a_json_text_end(compiler: GuidanceCompiler) -> None:
     matcher = compiler.compile("json_schema", '{"type": "object"}')
     ids = TOKENIZER.encode("{" + " " * 200)
