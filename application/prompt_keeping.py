@@ -23,7 +23,7 @@ from tensorfold.domain.memory.budgets import gib
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.memory.plan import MemoryPlan
 from tensorfold.domain.prompts.chunks import ChunkRule
-from tensorfold.domain.prompts.family_chunk import CONTEXT, choose_chunk
+from tensorfold.domain.prompts.family_chunk import CONTEXT, card_chunks, choose_chunk
 from tensorfold.domain.prompts.layout import accepts
 from tensorfold.domain.prompts.markers import Markers
 from tensorfold.domain.prompts.retained import PINNED
@@ -37,7 +37,10 @@ OpenStore = Callable[[str, str, Accepts], SnapshotStore]
 
 @dataclass(frozen=True, slots=True)
 class KeepingPlan:
-    """What is known before the model is loaded. `entries` are the plan's state spec, `chunks` the family's sizes."""
+    """What is known before the model is loaded.
+
+    `entries` are the plan's state spec; `chunks` the family's sizes, which are not asked for on a card.
+    """
 
     settings: PromptSettings
     markers: Markers
@@ -134,17 +137,25 @@ class PromptKeeping:
             self._shelf.close()
 
     def _chunk(self, memory: PlannedMemory, limits: ModelLimits, identity: ModelIdentity) -> int:
+        key = f"{identity.weights} | {identity.device}"
+        if memory.pools is not None:
+            # Pools were planned beside a chunk of so many rows, before anything was loaded.
+            sizes, planned = card_chunks(memory.pools.lanes - 1), memory.plan.footprint.rows
+            return self._remembered(sizes, lambda size: size <= planned, f"{key} | up to {sizes[0]}", True)
+
         def fits(size: int) -> bool:
             plan = _wider(memory.plan, widest_pass(limits, size))
             wanted = min(CONTEXT, memory.described.plan.context)
             return plan.fits(wanted)
 
-        tensor_units = apple_generation(identity.device) >= _TENSOR_UNITS
-        chosen = choose_chunk(self._known.chunks, fits, tensor_units=tensor_units)
-        if self._chunks is None or len(self._known.chunks) < 2:
+        return self._remembered(self._known.chunks, fits, key, apple_generation(identity.device) >= _TENSOR_UNITS)
+
+    def _remembered(self, sizes: tuple[int, ...], fits: Callable[[int], bool], key: str, tensor_units: bool) -> int:
+        """The chunk that is chosen now, or what was on an earlier start where that stands."""
+        chosen = choose_chunk(sizes, fits, tensor_units=tensor_units)
+        if self._chunks is None or len(sizes) < 2:
             return chosen
-        key = f"{identity.weights} | {identity.device}"
-        stands = choose_chunk(self._known.chunks, fits, tensor_units=tensor_units, before=self._chunks.read(key))
+        stands = choose_chunk(sizes, fits, tensor_units=tensor_units, before=self._chunks.read(key))
         if stands != chosen:
             self._chosen = f" as on an earlier start ({chosen} would fit now)"
         self._chunks.write(key, stands)

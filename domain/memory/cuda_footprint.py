@@ -19,10 +19,9 @@ from tensorfold.domain.memory.cuda_holding import PAGE, pool_sizes, width_of
 from tensorfold.domain.memory.plan import Footprint
 from tensorfold.domain.memory.state_profile import Growing, Holding, StateProfile
 from tensorfold.domain.memory.work import Work, work_of
+from tensorfold.domain.prompts.family_chunk import CARD_CHUNKS
 
 MIB = 1 << 20
-PROMPT_ROWS = 2048
-"""Rows of a prompt's chunk."""
 TILE, GROUP, DENSE = 16, 64, 16
 _HEAD = "mtp."
 _STAGED = 3
@@ -67,7 +66,7 @@ def cuda_footprint(
         weights=weights,
         state=_paged(pool_sizes(entries, plan.activation).page),
         work=_work(loaded, kept, drafts=head or drafter is not None),
-        rows=PROMPT_ROWS,
+        rows=CARD_CHUNKS[0],  # the most; the plan for a card settles how many
         pools=pool_sizes(entries, plan.activation),
         staging=_STAGED * largest_layer(kept),
     )

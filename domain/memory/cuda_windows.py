@@ -13,9 +13,12 @@ from tensorfold.domain.memory.budgets import gib
 from tensorfold.domain.memory.cuda_holding import Room, room
 from tensorfold.domain.memory.plan import MemoryPlan
 from tensorfold.domain.memory.windows import LEAST, STEP, ContextWindow, MemoryRefusal, budget_words
+from tensorfold.domain.prompts.family_chunk import card_chunks, choose_chunk
 
 KEPT_SHARE = 8
 """Room for kept prompt ends takes at most this part of what the weights leave, where a window was not asked for."""
+CHUNK_SHARE = 8
+"""The rows of a prompt's chunk take at most this part of what the weights leave."""
 KEPT_WINDOWS = 4
 """Windows' worth of pages that kept prompt ends may fill beside the streams' own."""
 
@@ -51,11 +54,12 @@ def choose_cuda(
 ) -> CudaPlan:
     """The window and the pools for `streams` streams and at most `kept` kept prompt ends.
 
-    `target` is the window aimed at where none is asked for, 0 for the model's own. Raises MemoryRefusal when weights,
-    or one request of the window, do not fit.
+    `target` is the window aimed at where none is asked for, 0 for the model's own. The rows of the plan are those of a
+    prompt's chunk. Raises MemoryRefusal when weights, or one request of the window, do not fit.
     """
     check_asked_cuda(plan, asked)
     _check_weights(memory)
+    memory = with_chunk(memory, asked, streams)
     assert memory.footprint.pools is not None
     kept = min(kept, max(0, memory.room) // KEPT_SHARE // max(1, memory.footprint.pools.kept()))
     if asked:
@@ -72,6 +76,24 @@ def choose_cuda(
     if fitting < LEAST:
         raise MemoryRefusal(_nothing_fits(sized))
     return _planned(sized, ContextWindow(fitting, why, False), streams, kept)
+
+
+def with_chunk(memory: MemoryPlan, asked: int | None, streams: int) -> MemoryPlan:
+    """The plan with the rows of a chunk: the most of which CHUNK_SHARE holds and beside which the `asked` window fits.
+
+    It follows from budget, weights, streams and the window asked for alone, so that it does not move with what a server
+    keeps.
+    """
+
+    def sized(rows: int) -> MemoryPlan:
+        return replace(memory, footprint=replace(memory.footprint, rows=rows))
+
+    def fits(rows: int) -> bool:
+        if memory.footprint.work.row * rows > max(0, memory.room) // CHUNK_SHARE:
+            return False
+        return not asked or with_pools(sized(rows), room(streams, asked)).fits(asked)
+
+    return sized(choose_chunk(card_chunks(streams), fits, tensor_units=True))
 
 
 def with_pools(memory: MemoryPlan, pools: Room) -> MemoryPlan:

@@ -1,4 +1,4 @@
-"""The chunk size of a family that names several: the largest that leaves room for a long context. A pure function.
+"""The chunk size where there are several: the largest that there is room for. A pure function.
 
 A chunk decides bits of prompts longer than it, so the size is printed at startup and part of the identity of kept
 states, and one that was chosen before stands for as long as it fits.
@@ -10,14 +10,23 @@ from collections.abc import Callable, Sequence
 
 CONTEXT = 128 * 1024
 """Tokens of context that must still fit beside the work of a chunk."""
+CARD_CHUNKS = (4096, 2048, 1024)
+"""Sizes on a card, whatever the family: matrices are unpacked once a chunk, however many rows it has."""
+SHARED = 2048
+"""The largest on a card that streams share: they wait while a chunk runs, and it may not be cut otherwise for them."""
 MOST_PLAIN = 4096
 """The largest chunk on a GPU without tensor units, whose prompt rows gain nothing from a larger one."""
+
+
+def card_chunks(streams: int) -> tuple[int, ...]:
+    """The sizes on a card with room for so many streams at a time, the largest first."""
+    return tuple(size for size in CARD_CHUNKS if streams < 2 or size <= SHARED)
 
 
 def choose_chunk(
     candidates: Sequence[int], fits: Callable[[int], bool], *, tensor_units: bool, before: int | None = None
 ) -> int:
-    """The largest of `candidates` for which `fits` tells that CONTEXT tokens still fit; the smallest where none does.
+    """The largest of `candidates` for which `fits` tells that there is room; the smallest where there is for none.
 
     `before` is what an earlier start chose: it stands where it is still a candidate and fits. A family with one
     candidate has that one, whatever fits. Raises ValueError for no candidate.

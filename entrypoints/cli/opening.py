@@ -134,6 +134,9 @@ def schedule(
     backend = container.backend(checked.backend)
     assert checked.memory is not None
     planned = checked.memory
+    if planned.pools is not None:
+        # A proof or a measurement reads prompts in the chunks that were planned for this card.
+        engine_settings = replace(engine_settings, prefill_chunk=planned.plan.footprint.rows)
     admit = MemoryAdmission if planned.pools is None else PooledAdmission
     admission = admit(planned.plan, backend.memory())
 

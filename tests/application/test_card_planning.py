@@ -14,7 +14,7 @@ from tensorfold.application.memory_planning import PlannedMemory, plan_memory, s
 from tensorfold.application.pooled_admission import PooledAdmission
 from tensorfold.application.ports.backend import DrafterCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
-from tensorfold.application.prompt_keeping import KeepingPlan, PromptKeeping, kept_ends
+from tensorfold.application.prompt_keeping import ChunkMemory, KeepingPlan, PromptKeeping, kept_ends
 from tensorfold.application.settings import PUBLISHED, DraftSettings, MemorySettings, PromptSettings
 from tensorfold.domain.families import nemotron_h, qwen3_5
 from tensorfold.domain.families.binding import Bound
@@ -26,6 +26,7 @@ from tensorfold.domain.memory.plan import Footprint
 from tensorfold.domain.prompts.markers import Markers
 from tests.application.house import MachineClock
 from tests.application.prompt_house import model
+from tests.application.test_prompt_keeping import Remembered
 from tests.domain.memory.cuda_models import H200, SHARED, bound_of, card_of
 from tests.fakes.backend import FakeBackend
 from tests.fakes.machine import FakeMemory
@@ -153,12 +154,12 @@ def test_kept_prompt_ends_are_those_of_slots_and_of_shared_beginnings() -> None:
     assert kept_ends(PromptSettings(slots=0)) == kept_ends(PromptSettings(budget=0)) == 0
 
 
-def keeping(memory: PlannedMemory, slots: int = 8) -> PromptKeeping:
+def keeping(memory: PlannedMemory, slots: int = 8, chunks: ChunkMemory | None = None) -> PromptKeeping:
     from tensorfold.application.engine import Engine
     from tensorfold.application.settings import EngineSettings
 
     known = KeepingPlan(PromptSettings(slots=slots), Markers(frozenset({1}), (1, 3)), (), (2048,))
-    made = PromptKeeping(known, None, lambda line: None)
+    made = PromptKeeping(known, None, lambda line: None, chunks)
     engine = Engine(model(resume="prompt_end"), EngineSettings(), MachineClock())
     made.plan(engine, memory)
     assert made.keep(engine, memory) is engine.prompts
@@ -190,3 +191,24 @@ def test_figures_of_a_card_are_told_while_decisions_are_arithmetic() -> None:
     assert told is not None and (told.active, told.peak, told.cached) == (100 * GIB, 100 * GIB, 0)
     admission.release()
     assert runtime.releases == 0
+
+
+def test_prompts_are_read_in_the_chunks_that_were_planned_whatever_the_family_names() -> None:
+    for memory, rows in ((planned(kept=4), 4096), (planned(streams=4), 2048), (planned(qwen3_5, card_of(23)), 1024)):
+        made = keeping(memory)
+        assert made.cache is not None and made.cache.rule.step == memory.plan.footprint.rows == rows
+        assert made.lines()[0].startswith(f"prompts: chunks of up to {rows} tokens, cut")
+        assert made.cache.rule.name.startswith(f"grid{rows}+")
+
+
+def test_a_chunk_of_an_earlier_start_stands_where_the_plan_has_room_for_it_and_as_many_streams_may_share() -> None:
+    known = Remembered({})
+    small, large = planned(qwen3_5, card_of(26)), planned(qwen3_5)
+    steps = []
+    for memory in (small, large, planned(qwen3_5, streams=4), planned(qwen3_5, card_of(23))):
+        made = keeping(memory, chunks=known)
+        assert made.cache is not None
+        steps.append(made.cache.rule.step)
+    assert steps == [2048, 2048, 2048, 1024] and large.plan.footprint.rows == 4096
+    assert sorted(known.known.values()) == [1024, 2048]
+    assert keeping(large, chunks=Remembered({})).lines()[0].startswith("prompts: chunks of up to 4096 tokens, cut")

@@ -32,6 +32,7 @@ from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.drafting.sources import DraftSourceFactory
+from tensorfold.domain.prompts.family_chunk import card_chunks
 from tensorfold.domain.recall.identity import RecordIdentity
 from tensorfold.domain.recall.layout import CHUNK_BYTES, LEAST_CHUNKS
 from tensorfold.domain.recall.policy import OfferSettings
@@ -95,12 +96,13 @@ def running(
     *,
     parallel: int = 1,
     drafts: bool = True,
-    chunk: int = 2048,
+    chunk: int = 0,
     sources: Sequence[DraftSourceFactory] = COPIES,
     recorder: Recorder | None = None,
 ) -> Iterator[Scheduler]:
-    """The product's scheduler over a model that stays loaded."""
-    settings = EngineSettings(parallel=parallel, queue=64, drafts=drafts, prefill_chunk=chunk)
+    """The product's scheduler over a model that stays loaded; prompts in chunks of `chunk`, 0: as a server has it."""
+    rows = chunk or card_chunks(parallel)[0]
+    settings = EngineSettings(parallel=parallel, queue=64, drafts=drafts, prefill_chunk=rows)
     clock, counters = SystemClock(), Counters()
     lent = Lent(model)
 

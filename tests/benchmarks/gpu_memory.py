@@ -132,7 +132,7 @@ def measure(name: str, folder: Path, say: Say) -> dict[str, Any]:
     with loaded(of(model, wanted), model.title, wanted, folder, say) as running_model:
         at_load = held(torch, base)
         most = torch.cuda.max_memory_allocated()
-        with running(running_model) as scheduler:
+        with running(running_model, chunk=plan.memory.footprint.rows) as scheduler:
             length = min(16384, plan.window.tokens - 64)
             ask(scheduler, request(prompt_ids(model.plan.head.vocabulary, length, 1), 32))
         in_use = held(torch, base)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tensorfold.domain.memory.budgets import GIB, Card
-from tensorfold.domain.memory.cuda_holding import pages_for
-from tensorfold.domain.memory.cuda_windows import CudaPlan, check_asked_cuda, choose_cuda
+from tensorfold.domain.memory.cuda_holding import pages_for, room
+from tensorfold.domain.memory.cuda_windows import CHUNK_SHARE, CudaPlan, check_asked_cuda, choose_cuda, with_pools
 from tensorfold.domain.memory.windows import LEAST, MemoryRefusal
 from tests.domain.memory.cuda_models import H200, SHARED, card_of, nemotron, on_card, qwen
 
@@ -133,3 +134,38 @@ def test_whatever_the_card_the_pools_are_what_the_plan_counts_and_no_more_than_t
 def test_a_larger_card_never_has_a_smaller_window() -> None:
     windows = [chosen(card_of(gib), kept=8).window.tokens for gib in range(28, 90, 6)]
     assert windows == sorted(windows) and windows[0] < windows[-1] == 262_144
+
+
+@pytest.mark.parametrize("model", [qwen, nemotron])
+def test_a_chunk_of_4096_rows_is_planned_on_a_large_card_and_2048_where_streams_share_it(model: Any) -> None:
+    plan, footprint = model()
+    alone, shared = (choose_cuda(plan, on_card(footprint), None, streams=streams) for streams in (1, 2))
+    assert (alone.memory.footprint.rows, shared.memory.footprint.rows) == (4096, 2048)
+    # What the plan counts as work follows.
+    sized = replace(alone.memory, footprint=replace(alone.memory.footprint, rows=2048))
+    assert alone.memory.work(1) - sized.work(1) == 2048 * footprint.work.row > 0
+
+
+def test_a_smaller_card_has_smaller_chunks_by_its_budget_alone() -> None:
+    _, footprint = qwen()
+    found = {gib: chosen(card_of(gib)).memory.footprint.rows for gib in range(24, 60)}
+    assert list(found.values()) == sorted(found.values()) and set(found.values()) == {1024, 2048, 4096}
+    for gib, rows in found.items():
+        share = on_card(footprint, card_of(gib)).room // CHUNK_SHARE
+        assert rows == 1024 or rows * footprint.work.row <= share
+        assert rows == 4096 or 2 * rows * footprint.work.row > share
+        for more in ({"kept": 11}, {"target": TARGET}):
+            assert chosen(card_of(gib), **more).memory.footprint.rows == rows
+
+
+def test_a_window_that_was_asked_for_shortens_chunks_rather_than_being_refused() -> None:
+    _, footprint = qwen()
+    whole, lengths = on_card(footprint, card_of(40)), set[int]()
+    for rows in (4096, 2048, 1024):
+        sized = replace(whole, footprint=replace(footprint, rows=rows))
+        most = with_pools(sized, room(1, 262_144)).largest(262_144)
+        # Pages are whole, so a few tokens more may still fit.
+        made = chosen(card_of(40), most)
+        assert made.window.tokens == most and made.memory.footprint.rows <= rows
+        lengths.add(made.memory.footprint.rows)
+    assert lengths == {4096, 2048, 1024}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensorfold.domain.prompts.family_chunk import choose_chunk
+from tensorfold.domain.prompts.family_chunk import card_chunks, choose_chunk
 
 SIZES = (8192, 4096, 2048)
 
@@ -39,3 +39,8 @@ def test_a_family_with_one_chunk_has_that_one() -> None:
     assert choose_chunk((2048,), lambda size: False, tensor_units=False) == 2048
     with pytest.raises(ValueError, match="at least one"):
         choose_chunk((), lambda size: True, tensor_units=True)
+
+
+def test_on_a_card_that_streams_share_chunks_are_half_as_long() -> None:
+    assert card_chunks(1) == (4096, 2048, 1024)
+    assert card_chunks(2) == card_chunks(64) == (2048, 1024)
