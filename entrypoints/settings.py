@@ -292,8 +292,21 @@ def prompt_settings(flags: argparse.Namespace, environment: Mapping[str, str], b
         if folder == "none" or backend == "cuda"
         else own
         if folder is None
-        else own_path("--snapshot-dir", folder, "folder"),
+        else _folder("--snapshot-dir", folder, "`none`"),
     )
+
+
+def _folder(flag: str, text: str, otherwise: str) -> Path:
+    """A folder that is there, or may be made later. Raises RefusedError for what is something else."""
+    path = own_path(flag, text, "folder")
+    try:
+        other = path.exists() and not path.is_dir()
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "it is no path"
+        raise RefusedError(f"{flag} {text[:200]!r} cannot be used: {why}; give it a folder, or {otherwise}.") from None
+    if other:
+        raise RefusedError(f"{flag} {text[:200]!r} is not a folder; give it a folder, or {otherwise}.")
+    return path
 
 
 def memory_limit(variable: str, text: str) -> int | None:

@@ -51,7 +51,7 @@ class FolderSnapshotStore:
         self._log = log
         self._most = most_bytes
         self._told: set[str] = set()
-        self._try("clean", folder.clean)
+        self._try("looked for", folder.clean)
 
     def held(self) -> Sequence[Snapshot]:
         """As the port says."""
@@ -104,7 +104,7 @@ class FolderSnapshotStore:
         try:
             return self._folder.found()
         except OSError as error:
-            self._tell("listed", error)
+            self._tell("looked for", error)
             return []
 
     def _header(self, file: Found) -> SnapshotHeader | None:

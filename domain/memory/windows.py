@@ -103,16 +103,23 @@ def _check_weights(memory: MemoryPlan) -> None:
         return
     raise MemoryRefusal(
         f"The weights take {gib(memory.footprint.weights)} of memory and {gib(memory.budget.allocator)} are left for "
-        f"them ({budget_words(memory)}): take a smaller checkpoint or a machine with more memory."
+        f"them ({budget_words(memory)}): {_way_out(memory)}."
     )
 
 
 def _nothing_fits(memory: MemoryPlan) -> str:
     return (
         f"No request fits beside the weights: they take {gib(memory.footprint.weights)}, a window of {LEAST} tokens "
-        f"{gib(memory.request(LEAST))}, and there are {gib(memory.budget.allocator)} ({budget_words(memory)}): take a "
-        "smaller checkpoint or a machine with more memory."
+        f"{gib(memory.request(LEAST))}, and there are {gib(memory.budget.allocator)} ({budget_words(memory)}): "
+        f"{_way_out(memory)}."
     )
+
+
+def _way_out(memory: MemoryPlan) -> str:
+    """What the reader can do: where a variable bounds the budget, the machine may well have the memory."""
+    bound = memory.budget.bound
+    raised = f"raise {bound}, " if bound.startswith(VARIABLES) else ""
+    return f"{raised}take a smaller checkpoint or a machine with more memory"
 
 
 def budget_words(memory: MemoryPlan) -> str:

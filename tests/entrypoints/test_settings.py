@@ -356,3 +356,12 @@ def test_origins_are_taken_as_browsers_send_them(origin: str) -> None:
 def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
     with pytest.raises(RefusedError, match=r"--cors is .* must be an origin"):
         settings_of("serve", "demo", "--cors", origin)
+
+
+def test_snapshots_go_into_a_folder_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for bad in (tmp_path / "file", Path("/dev/null")):
+        with pytest.raises(RefusedError) as refused:
+            settings_of("serve", "demo", "--snapshot-dir", str(bad))
+        assert refused.value.message == f"--snapshot-dir '{bad}' is not a folder; give it a folder, or `none`."
+    assert settings_of("serve", "demo", "--snapshot-dir", str(tmp_path / "new")).prompts.snapshots == tmp_path / "new"

@@ -197,7 +197,7 @@ def test_a_folder_that_cannot_be_had_is_one_line_in_the_log(tmp_path: Path) -> N
     assert not used.held()
     assert used.save("system", IDS, (0,), IMAGE) is None
     assert used.save("system", IDS, (0,), IMAGE) is None
-    assert len(log) == len(set(log)) and "a snapshot could not be listed: it is not a folder" in log
+    assert len(log) == len(set(log)) and "a snapshot could not be looked for: it is not a folder" in log
 
 
 def _header(path: Path) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_where_not_even_two_tokens_fit_it_is_said(asked: int | None) -> None:
 def test_a_limit_that_bounds_the_budget_is_named_as_what_lowers_it() -> None:
     plan = memory_plan(10, row=100)
     plan = replace(plan, budget=replace(plan.budget, bound="TENSORFOLD_MEMORY_LIMIT_GB"))
-    with pytest.raises(MemoryRefusal, match="TENSORFOLD_MEMORY_LIMIT_GB"):
+    with pytest.raises(MemoryRefusal, match="raise TENSORFOLD_MEMORY_LIMIT_GB, take a smaller checkpoint"):
         choose(model(), plan, None)
 
 
