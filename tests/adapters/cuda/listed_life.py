@@ -213,6 +213,8 @@ class Life:
                 self.chance.shuffle(streams)
             if self.chance.random() < 0.1:
                 streams = streams[:-1]
+            if streams and self.chance.random() < 0.15:
+                streams[-1].sampling = self.chance.choice(SETTINGS)
             flight = self.launch(streams, plain=True) if streams else None
             if flight is None:
                 return
@@ -233,7 +235,7 @@ class Life:
         widest = min(self.model.limits.chain_width, room, 20)
         if widest < 1:
             return None
-        first = known.next if plain or self.chance.random() < 0.5 else self.tokens(1)[0]
+        first = known.next if self.chance.random() < (0.95 if plain else 0.5) else self.tokens(1)[0]
         size = 1 if plain or self.chance.random() < 0.2 else self.chance.randint(1, widest)
         rest, kind = self.tokens(size - 1), self.chance.random()
         window = chain(first, rest)

@@ -275,6 +275,21 @@ def test_lanes_whose_rows_could_not_be_kept_are_closed_and_leave_nothing() -> No
             return
 
 
+@pytest.mark.slow
+def test_memory_that_lacks_for_what_a_head_reads_fails_no_rows_that_stay_where_they_lie() -> None:
+    for stage, free, nth in faults(graphs=False):
+        ticket = branch(stage)
+        stage.model.collect(ticket)
+        with RunsOut(stage.listed, nth) as out:
+            stage.model.keep(ticket, ((0,), (0, 1), (0,)))
+        for lane, tokens in zip(stage.lanes, ((1,), (2, 3), (4,)), strict=True):
+            stage.histories[lane] += tokens
+        stage.stands()
+        stage.empty(free)
+        if not out.hit:
+            return
+
+
 @pytest.mark.parametrize("name", ["open", "fork", "resume", "prefill", "keep"])
 def test_a_head_that_fails_costs_its_lane_the_drafts_and_nothing_else(name: str) -> None:
     stage, free = scene(graphs=False)
