@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+from tensorfold.adapters.cuda.loader import load
 from tensorfold.adapters.cuda.packed import refuse_unread
 from tensorfold.adapters.cuda.weights import WeightReader, read_tensor
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
@@ -18,6 +19,7 @@ from tensorfold.application.stored_weights import as_float32
 from tensorfold.domain.families import llama
 from tensorfold.domain.families.binding import Bound, resolve
 from tensorfold.domain.families.storage import parse_quantization
+from tensorfold.domain.memory.cuda_holding import room
 from tests.synthetic.llama_checkpoints import Layout, TinyLlama
 from tests.synthetic.safetensors_file import as_values
 
@@ -67,3 +69,14 @@ def test_groups_and_widths_without_a_kernel_are_refused_from_headers(tmp_path: P
     _, odd = found(tmp_path / "odd", replace(LLAMA, mlp=96))
     with pytest.raises(RefusedError, match="has 96 inputs"):
         refuse_unread(odd)
+
+
+def test_a_load_refuses_them_before_it_reads_a_weight_or_asks_for_a_card(tmp_path: Path) -> None:
+    small = replace(LLAMA, quantization=Layout(4, 32))
+    facts, bound = found(tmp_path, small)
+    plan = llama.plan(facts.config)
+    with pytest.raises(RefusedError, match="groups of 32 codes"):
+        load(
+            plan, bound, replace(facts, folder=tmp_path / "nowhere"),
+            name="m", context=64, pools=room(1, 64), cache=tmp_path, on_progress=lambda line: None,
+        )  # fmt: skip
