@@ -1,7 +1,8 @@
 """The load check: do rows of windows, of trees and of several lanes have the bits of serial steps, on this card, now.
 
-It asks the model as an engine does, and compares fingerprints of logits. What does not hold is narrowed and said; the
-checks of kernels in the test suite are wider, this one catches a card, driver or build on which they would not hold.
+It asks the model as an engine does, behind a short prompt and across the end of a page, and compares fingerprints of
+logits. What does not hold is narrowed and said; the checks of kernels in the test suite are wider, this one catches a
+card, driver or build on which they would not hold.
 """
 
 from __future__ import annotations
@@ -11,13 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tensorfold.adapters.cuda.rows import PAGE
 from tensorfold.application.ports.target_model import Lane, LaneWindow, RoundBatch, Span, TargetModel
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import Window, chain, tree
 
-PROMPT = 37
+SHORT, LONG = 37, 2 * PAGE - 24
+"""Rows behind a short prompt read one page; those behind the long one two, then three."""
 STEPS = 64
-TREES = ((-1, 0, 0, 1, 1, 2, 3), (-1, 0, 1, 1, 0, 4, 4, 5, 2, 8))
+TREES = (
+    (-1, 0, 0),
+    (-1, 0, 0, 1, 1, 2, 3),
+    (-1, 0, 1, 1, 0, 4, 4, 5, 2, 8),
+    (-1, 0, 1, 1, 0, 4, 4, 5, 2, 8, 9, 9, 3, 7, 0, 14),
+)
 GREEDY = Sampling()
 Prints = Sequence[int | None]
 
@@ -32,27 +40,64 @@ class Allowed:
     notes: list[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What held behind one prompt: `cut` tells of rows behind a window that was kept in part."""
+
+    cut: bool
+    chain: int
+    failed: bool
+    trees: bool
+    shares: bool
+
+
 class RowCheck:
     """Probes of one model whose lanes are all free."""
 
     def __init__(self, model: TargetModel, say: Callable[[str], None]) -> None:
         self._model, self._say = model, say
-        limits = model.limits
-        spare = limits.context - PROMPT - 1
-        self._steps = max(1, min(STEPS, limits.chain_width, spare))
-        chance = np.random.default_rng(1201)
-        self._text = chance.integers(0, limits.vocabulary, PROMPT + self._steps + 1)
-        self._prompt = min(PROMPT, limits.context - self._steps)
 
     def run(self) -> Allowed:
         """Probe, widest first."""
         limits = self._model.limits
         self._say("checking rows")
+        prompts = [prompt for prompt in (SHORT, LONG) if prompt + STEPS < limits.context]
+        # A window of a few tokens has room for one step behind what is left of a prompt.
+        prompts = prompts or [max(1, min(SHORT, limits.context - 2))]
+        found = [_Probes(self._model, prompt).run() for prompt in prompts]
+        width = min(each.chain for each in found)
+        trees = all(each.trees for each in found)
+        shares = all(each.shares for each in found)
+        notes = []
+        if not all(each.cut for each in found):
+            notes.append("Nothing is drafted: rows behind a window that is kept in part lose their bits here.")
+        elif any(each.failed for each in found):
+            notes.append(f"Windows are at most {width} rows: wider ones do not keep their rows' bits here.")
+        if not trees:
+            notes.append("Drafts are chains: rows of a tree do not keep their bits here.")
+        if not shares:
+            notes.append("Streams do not share launches: their rows do not keep their bits in company here.")
+        return Allowed(width, min(limits.tree_width, width) if trees else 1, shares, notes)
+
+
+class _Probes:
+    """Launches behind a prompt of one length, whose rows are compared with serial ones."""
+
+    def __init__(self, model: TargetModel, prompt: int) -> None:
+        self._model, self._prompt = model, prompt
+        limits = model.limits
+        self._steps = max(1, min(STEPS, limits.chain_width, limits.context - prompt - 1))
+        chance = np.random.default_rng(1201)
+        self._text = chance.integers(0, limits.vocabulary, prompt + self._steps + 1)
+
+    def run(self) -> _Found:
+        """Probe, widest first."""
+        limits = self._model.limits
         serial = self._serial()
-        notes: list[str] = []
-        width = self._chains(serial, notes) if self._cut(serial, notes) else 1
-        shares = limits.max_streams < 2 or self._shared(serial, notes)
-        return Allowed(width, self._trees(min(limits.tree_width, width), notes), shares, notes)
+        cut = self._cut(serial)
+        width, failed = self._chains(serial) if cut else (1, False)
+        shares = limits.max_streams < 2 or self._shared(serial)
+        return _Found(cut, width, failed, self._trees(min(limits.tree_width, width)), shares)
 
     def _opened(self) -> Lane:
         model = self._model
@@ -82,7 +127,7 @@ class RowCheck:
         self._model.close(lane)
         return rows
 
-    def _cut(self, serial: list[int | None], notes: list[str]) -> bool:
+    def _cut(self, serial: list[int | None]) -> bool:
         """Whether rows behind a window that was kept in part have the bits of serial steps."""
         if self._steps < 4:
             return True
@@ -94,26 +139,24 @@ class RowCheck:
         model.keep(ticket, [(0, 1)])
         (rows,) = self._launch((lane, self._prompt + 2, chain(tokens[2], tokens[3:4])))
         model.close(lane)
-        held = list(rows) == serial[2:4]
-        if not held:
-            notes.append("Nothing is drafted: rows behind a window that is kept in part lose their bits here.")
-        return held
+        return list(rows) == serial[2:4]
 
-    def _chains(self, serial: list[int | None], notes: list[str]) -> int:
-        lane, widest = self._opened(), 1
+    def _chains(self, serial: list[int | None]) -> tuple[int, bool]:
+        """The widest chain whose rows are serial ones, and whether a wider one's are not."""
+        lane, widest, failed = self._opened(), 1, False
         tokens = self._text[self._prompt :].tolist()
         for width in sorted({*range(2, min(17, self._steps + 1)), 24, 32, 48, self._steps}):
             if width > self._steps:
                 break
             (rows,) = self._launch((lane, self._prompt, chain(tokens[0], tokens[1:width])))
             if list(rows) != serial[:width]:
-                notes.append(f"Windows are at most {widest} rows: wider ones do not keep their rows' bits here.")
+                failed = True
                 break
             widest = width
         self._model.close(lane)
-        return widest
+        return widest, failed
 
-    def _trees(self, widest: int, notes: list[str]) -> int:
+    def _trees(self, widest: int) -> bool:
         lane, held = self._opened(), True
         tokens = self._text[self._prompt :].tolist()
         for parents in TREES:
@@ -126,11 +169,9 @@ class RowCheck:
                 (alone,) = self._launch((lane, self._prompt, chain(way[0], way[1:])))
                 held = held and rows[row] == alone[-1]
         self._model.close(lane)
-        if not held:
-            notes.append("Drafts are chains: rows of a tree do not keep their bits here.")
-        return widest if held else 1
+        return held
 
-    def _shared(self, serial: list[int | None], notes: list[str]) -> bool:
+    def _shared(self, serial: list[int | None]) -> bool:
         count = min(3, self._model.limits.max_streams)
         lanes = [self._opened() for _ in range(count)]
         tokens = self._text[self._prompt :].tolist()
@@ -139,7 +180,4 @@ class RowCheck:
         rows = self._launch(*windows)
         for lane in lanes:
             self._model.close(lane)
-        held = all(list(part) == serial[: len(part)] for part in rows)
-        if not held:
-            notes.append("Streams do not share launches: their rows do not keep their bits in company here.")
-        return held
+        return all(list(part) == serial[: len(part)] for part in rows)

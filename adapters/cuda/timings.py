@@ -36,17 +36,21 @@ def measure(model: TargetModel) -> ModelCosts:
         began = perf_counter()
         model.collect(model.prefill(lane, ids.astype(np.int64), Span(0, count)))
         prompt_ms.append((perf_counter() - began) * 1e3)
-    rows_ms = []
-    for rows in (rows for rows in ROWS if rows <= limits.chain_width):
-        window = chain(int(ids[count]), [int(token) for token in ids[count + 1 : count + rows]])
-        times = []
-        for _ in range(1 + REPEATS):
+    windows = [
+        chain(int(ids[count]), [int(token) for token in ids[count + 1 : count + rows]])
+        for rows in ROWS
+        if rows <= limits.chain_width
+    ]
+    times: list[list[float]] = [[] for _ in windows]
+    # Row counts take turns: a few rounds of one row in a row, and the next would be queued ahead and waited for.
+    for _ in range(1 + REPEATS):
+        for window, took in zip(windows, times, strict=True):
             began = perf_counter()
             ticket = model.launch(RoundBatch((LaneWindow(lane, count, window, Sampling()),)))
             model.collect(ticket)
-            times.append((perf_counter() - began) * 1e3)
+            took.append((perf_counter() - began) * 1e3)
             model.keep(ticket, [()])
-        rows_ms.append((rows, statistics.median(times[1:])))
+    rows_ms = [(len(window), statistics.median(took[1:])) for window, took in zip(windows, times, strict=True)]
     head_ms = _head(model, lane, int(ids[count]))
     model.close(lane)
     return ModelCosts(tuple(rows_ms), prompt_ms[-1] / count, head_ms)

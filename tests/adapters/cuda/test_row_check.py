@@ -1,0 +1,147 @@
+"""The load check narrows what does not hold, and nothing else; the measuring of launches finds what they take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from tensorfold.adapters.cuda import timings
+from tensorfold.adapters.cuda.row_check import LONG, RowCheck
+from tensorfold.adapters.cuda.rows import PAGE
+from tensorfold.application.ports.target_model import (
+    Draws,
+    LaneWindow,
+    ModelLimits,
+    Path,
+    RoundBatch,
+    TargetModel,
+    Ticket,
+)
+from tests.adapters.cuda.listed_model import CONTEXT, listed
+from tests.fakes.wrapped_model import WrappedModel
+
+
+class Drifting(WrappedModel):
+    """Fingerprints of windows that `drifts` names are off by one."""
+
+    def __init__(self, inner: TargetModel) -> None:
+        super().__init__(inner)
+        self._batches: dict[int, RoundBatch] = {}
+        self.cut: set[int] = set()
+
+    def drifts(self, window: LaneWindow, batch: RoundBatch) -> bool:
+        return False
+
+    def launch(self, batch: RoundBatch) -> Ticket:
+        ticket = super().launch(batch)
+        self._batches[ticket.id] = batch
+        return ticket
+
+    def keep(self, ticket: Ticket, paths: Any) -> None:
+        path: Path = paths[0]
+        window = self._batches[ticket.id].windows[0]
+        if 0 < len(path) < len(window.window):
+            self.cut.add(window.lane)
+        super().keep(ticket, paths)
+
+    def collect(self, ticket: Ticket) -> Draws:
+        draws, batch = super().collect(ticket), self._batches.get(ticket.id)
+        if batch is None:
+            return draws
+        pairs = zip(draws.prints, batch.windows, strict=False)
+        off = [None if row is None else [p + self.drifts(window, batch) for p in row] for row, window in pairs]
+        return replace(draws, prints=tuple(off))
+
+
+class Wide(Drifting):
+    def drifts(self, window: LaneWindow, batch: RoundBatch) -> bool:
+        return window.window.is_chain and len(window.window) > 5
+
+
+class WideBehindAPage(Drifting):
+    def drifts(self, window: LaneWindow, batch: RoundBatch) -> bool:
+        return len(window.window) > 11 and window.position > PAGE
+
+
+class Branched(Drifting):
+    def drifts(self, window: LaneWindow, batch: RoundBatch) -> bool:
+        return not window.window.is_chain
+
+
+class LargeBranched(Drifting):
+    def drifts(self, window: LaneWindow, batch: RoundBatch) -> bool:
+        return not window.window.is_chain and len(window.window) == 16
+
+
+class Shared(Drifting):
+    def drifts(self, window: LaneWindow, batch: RoundBatch) -> bool:
+        return len(batch.windows) > 1
+
+
+class Cut(Drifting):
+    def drifts(self, window: LaneWindow, batch: RoundBatch) -> bool:
+        return window.lane in self.cut
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "held", "note"),
+    [
+        (Drifting, (64, 16, True), ""),
+        (Wide, (5, 5, True), "at most 5 rows"),
+        (WideBehindAPage, (11, 11, True), "at most 11 rows"),
+        (Branched, (64, 1, True), "Drafts are chains"),
+        (LargeBranched, (64, 1, True), "Drafts are chains"),
+        (Shared, (64, 16, False), "do not share"),
+        (Cut, (1, 1, True), "Nothing is drafted"),
+    ],
+)
+def test_what_does_not_hold_is_narrowed_and_said(kind: type[Drifting], held: tuple[int, int, bool], note: str) -> None:
+    made = listed(graphs=True)
+    allowed = RowCheck(kind(made.model), lambda line: None).run()
+    assert (allowed.chain, allowed.tree, allowed.shares) == held
+    assert [note in each for each in allowed.notes] == ([True] if note else [])
+    assert made.model.lanes() == ()
+
+
+class Narrow(WrappedModel):
+    """A model of a few tokens' window, or of another width."""
+
+    def __init__(self, inner: TargetModel, **limits: Any) -> None:
+        super().__init__(inner)
+        self._own = replace(inner.limits, **limits)
+
+    @property
+    def limits(self) -> ModelLimits:
+        return self._own
+
+    def open(self, capacity: int) -> int:
+        assert 0 < capacity <= self._own.context
+        return super().open(capacity)
+
+
+@pytest.mark.parametrize("context", [4, 16, 37, 38, 39, 60, 101, 102])
+def test_any_window_has_room_for_the_check_and_the_measuring(context: int) -> None:
+    model = Narrow(listed().model, context=context)
+    allowed = RowCheck(model, lambda line: None).run()
+    assert 1 <= allowed.chain <= max(1, context - 3) and allowed.notes == []
+    costs = timings.measure(Narrow(model, chain_width=allowed.chain, context=context))
+    assert [rows for rows, _ in costs.rows_ms] == [rows for rows in timings.ROWS if rows <= allowed.chain]
+
+
+def test_the_long_prompt_ends_where_windows_cross_a_page() -> None:
+    assert LONG < 2 * PAGE < LONG + 32 and LONG + 64 < CONTEXT
+
+
+def test_no_measured_launch_waits_for_a_round_that_was_queued_ahead() -> None:
+    made = listed(graphs=True)
+    ahead = []
+    before = made.model._look_ahead
+    made.model._look_ahead = lambda *given: (ahead.append(given), before(*given))[1]  # type: ignore[method-assign, func-returns-value]
+    timings.measure(made.model)
+    assert not ahead
