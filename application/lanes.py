@@ -97,7 +97,7 @@ class Lanes:
     def drop(self, live: Live, *, keep: bool = False) -> None:
         """Free a stream's lane, to be made anew by `resume` and `fill`."""
         self.close(live, keep=keep)
-        live.dropped, live.filled = True, 0
+        live.dropped, live.filled, live.again = True, 0, live.began
         live.replay_to = live.stream.absorbed if live.stream.emitted_count else 0
 
     def resume(self, live: Live) -> None:
@@ -139,10 +139,11 @@ class Lanes:
         rows = min(self._width_at(at), live.replay_to - at)
         behind = stream.tokens[at + 1 : at + rows]
         window = chain(stream.tokens[at], forced=behind) if live.forced else chain(stream.tokens[at], behind)
+        masks = None if live.forced or live.again is None else live.again.masks(window)
         live.reach = max(live.reach, at + rows)
         self._flight.depart("round", self._curve.ms(rows))
         try:
-            ticket = self._model.launch(RoundBatch((LaneWindow(live.lane, at, window, stream.sampling),)))
+            ticket = self._model.launch(RoundBatch((LaneWindow(live.lane, at, window, stream.sampling, masks),)))
             (drawn,) = self._model.collect(ticket).tokens
             if not live.forced and list(drawn) != stream.tokens[at + 1 : at + rows + 1]:
                 self._model.discard(ticket)
@@ -151,6 +152,8 @@ class Lanes:
         finally:
             self._flight.arrive()
         live.filled = at + rows
+        if masks is not None and live.again is not None:
+            live.again = live.again.advanced(stream.tokens[at + 1 : at + rows + 1])
 
     def _width_at(self, position: int) -> int:
         """Rows of a window that keeps its bits there."""

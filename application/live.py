@@ -15,6 +15,7 @@ from tensorfold.application.prompt_cache import PromptFill
 from tensorfold.domain.drafting.depth import DepthPolicy
 from tensorfold.domain.drafting.lattice import Lattice
 from tensorfold.domain.drafting.sources import DraftSource, Proposal
+from tensorfold.domain.gates.constraint import Constraint
 from tensorfold.domain.streams import Stream
 
 
@@ -25,12 +26,16 @@ class Live:
 
     `head` is what the draft head proposed for the round at hand, out of `lattice` where it gave one; `depth` is what
     was learned of the head in this stream. A stream that gave its lane up is `dropped`: it takes no round until its
-    prompt, and its reply up to `replay_to`, were read again. `forced` once a gate or mask has set a token of the reply,
-    which draws alone would not give again. `reach`: positions that rows of its lane were ever launched at.
+    prompt, and its reply up to `replay_to`, were read again. `forced` once a gate has set a token of the reply, which
+    draws would not give again.
+    `began` is the reply's constraint at its start, `again` where reading the reply again stands. `reach`: positions
+    that rows of its lane were ever launched at.
     """
 
     __slots__ = (
+        "again",
         "audit",
+        "began",
         "cached",
         "depth",
         "drafts",
@@ -59,6 +64,8 @@ class Live:
         self.lane = lane
         self.sources = tuple(sources)
         self.audit = False
+        self.began: Constraint | None = stream.constraint
+        self.again: Constraint | None = self.began
         self.ids: NDArray[np.int64] = np.asarray(stream.prompt, dtype=np.int64)
         self.take(fill)
         self.cached = fill.resumed

@@ -23,6 +23,7 @@ from tensorfold.domain.gates.thought_end import ThoughtEnd
 from tensorfold.domain.sampling import Sampling, draw_rows
 from tests.application.house import Read, idle, law, read, serving
 from tests.fakes.draft_sources import OracleSource
+from tests.fakes.faulty_model import Fault, FaultyModel
 from tests.fakes.grammar import FakeGrammarCompiler, FakeGrammarMatcher
 from tests.fakes.hash_launch import DrawnRows, HashLaunch
 from tests.fakes.hash_law import HashLaw
@@ -216,3 +217,22 @@ def test_a_form_that_outgrows_its_limits_ends_its_own_request_and_says_so(drafts
         idle(scheduler)
     assert outgrown.end == Failed("The reply cannot go on.") and bytes(outgrown.ids) == b"abcd"
     assert bytes(other.ids[:-1]) == b"abcdef" and other.ids[-1] == END
+
+
+@pytest.mark.parametrize("thinks", [False, True])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(7, 1.0)])
+def test_a_reply_under_a_grammar_is_read_again_under_it(sampling: Sampling, thinks: bool) -> None:
+    """Lanes are made anew in the middle of a reply, as when a stream gives its own up to another."""
+    the_law, letters = law(5, VOCABULARY), "abcdefghijklmnopqrstuvwxyz"
+    grammar = json.dumps({"start": 0, "accept": [1], "edges": [[0, letters, 0], [0, ".", 1]]})
+    request = GenerationRequest(
+        (1, 2, 3), sampling, 80, stop_ids=frozenset({END}), thoughts=THINK if thinks else None, in_thought=thinks,
+        thinking_budget=20 if thinks else 0, thought_close=CLOSE[:-2],
+    )  # fmt: skip
+    expected = serial(the_law, request, grammar)
+    model = FaultyModel(HashModel(the_law), [Fault("keep", nth=n) for n in (1, 5, 11)])
+    with serving(model) as scheduler:
+        got = read(scheduler.submit(replace(request, constraint=constraint(grammar, thinks))))
+        idle(scheduler)
+        assert scheduler.counters.rebuilds == 3
+    assert isinstance(got.end, Ended) and tuple(got.ids) == expected.tokens and len(got.ids) > 10
