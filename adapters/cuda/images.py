@@ -60,7 +60,8 @@ def load_image(parts: EngineParts, image: LaneImage, entry: LaneEntry, head: Any
     entry.length = image.length
     if head is None:
         return True
-    if len(data) == at:
+    if [name for name, _ in image.buffers[at:]] != [each.path for each in parts.head.entries]:
+        # None, or those of another head.
         return False
     head.load(data[at:], image.length)
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -319,6 +319,21 @@ def test_draws_that_could_not_be_read_may_be_forgotten() -> None:
         with pytest.raises(MemoryError):
             stage.model.collect(ticket)
     stage.model.discard(ticket)
+    stage.stands()
+    stage.empty(free)
+
+
+@pytest.mark.parametrize("rest", [(), (("other.head", b"12345678"),), (("drafter.listed.hidden", b"1234"),)])
+def test_an_image_without_the_heads_own_state_costs_the_drafts_or_is_refused(rest: Any) -> None:
+    stage, free = scene(graphs=False)
+    image = replace(stage.image, buffers=(*stage.image.buffers[:-1], *rest))
+    if rest and rest[0][0].startswith("drafter."):
+        with pytest.raises(ValueError, match="buffers"):
+            stage.model.restore(image, CAPACITY)
+    else:
+        lane = stage.model.restore(image, CAPACITY)
+        stage.histories[lane] = list(stage.histories[stage.lanes[0]])
+        assert stage.model.propose([ProposeSpec(lane, 5, 2, GREEDY)]) == [None]
     stage.stands()
     stage.empty(free)
 
