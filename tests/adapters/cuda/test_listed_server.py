@@ -1,4 +1,4 @@
-"""The whole server over a card's lanes, without a card: conversations that resume, share rounds, draft and lack memory."""
+"""The whole server over a card's lanes, without a card: conversations that resume, share rounds and lack memory."""
 
 from __future__ import annotations
 
