@@ -91,7 +91,8 @@ def test_memory_that_lacks_now_and_then_ends_a_reply_or_changes_nothing_of_it(se
                 else:
                     assert got.ids == serial(prompt)[: len(got.ids)]
         idle(server.scheduler)
-        made.tape.reach = made.head.reach = lambda *name: None
+        made.tape.reach = lambda: None
+        made.head.reach = lambda name: None
         server.cache.clear()
         assert made.model.lanes() == () and made.held == free
     assert right
