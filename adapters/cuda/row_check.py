@@ -8,12 +8,13 @@ card, driver or build on which they would not hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from tensorfold.adapters.cuda.rows import PAGE
-from tensorfold.application.ports.target_model import Lane, LaneWindow, RoundBatch, Span, TargetModel
+from tensorfold.application.ports.target_model import CapacityError, Lane, LaneWindow, RoundBatch, Span, TargetModel
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import Window, chain, tree
 
@@ -172,8 +173,11 @@ class _Probes:
         return held
 
     def _shared(self, serial: list[int | None]) -> bool:
-        count = min(3, self._model.limits.max_streams)
-        lanes = [self._opened() for _ in range(count)]
+        lanes: list[Lane] = []
+        with suppress(CapacityError):
+            # Pools may have pages for fewer lanes of this length; lanes of which one alone fits share nothing.
+            while len(lanes) < min(3, self._model.limits.max_streams):
+                lanes.append(self._opened())
         tokens = self._text[self._prompt :].tolist()
         width = min(3, self._steps)
         windows = [(lane, self._prompt, chain(tokens[0], tokens[1 : 1 + at % width])) for at, lane in enumerate(lanes)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,12 @@ def subject(request: Any) -> Iterator[ModelSubject]:
     assert made.model.lanes() == () and made.held == free
     assert bool(made.tape.played) == request.param
     made.model.shutdown()
+
+
+def test_lanes_of_a_model_whose_rows_need_their_own_launch_share_none() -> None:
+    made = listed()
+    made.model._limits = replace(made.model.limits, shares_rounds=False)
+    misuse_checks.lanes_that_may_not_share_raise(ModelSubject(made.model, strict=True))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=names(CHECKS))

@@ -58,6 +58,22 @@ class Drifting(WrappedModel):
         return replace(draws, prints=tuple(off))
 
 
+class Narrow(WrappedModel):
+    """A model of a few tokens' window, or of another width."""
+
+    def __init__(self, inner: TargetModel, **limits: Any) -> None:
+        super().__init__(inner)
+        self._own = replace(inner.limits, **limits)
+
+    @property
+    def limits(self) -> ModelLimits:
+        return self._own
+
+    def open(self, capacity: int) -> int:
+        assert 0 < capacity <= self._own.context
+        return super().open(capacity)
+
+
 class Wide(Drifting):
     def drifts(self, window: LaneWindow, batch: RoundBatch) -> bool:
         return window.window.is_chain and len(window.window) > 5
@@ -103,26 +119,12 @@ class Cut(Drifting):
 )
 def test_what_does_not_hold_is_narrowed_and_said(kind: type[Drifting], held: tuple[int, int, bool], note: str) -> None:
     made = listed(graphs=True)
-    allowed = RowCheck(kind(made.model), lambda line: None).run()
+    # The long prompt is read where something hangs on it alone.
+    context = CONTEXT if kind is WideBehindAPage else 600
+    allowed = RowCheck(kind(Narrow(made.model, context=context)), lambda line: None).run()
     assert (allowed.chain, allowed.tree, allowed.shares) == held
     assert [note in each for each in allowed.notes] == ([True] if note else [])
     assert made.model.lanes() == ()
-
-
-class Narrow(WrappedModel):
-    """A model of a few tokens' window, or of another width."""
-
-    def __init__(self, inner: TargetModel, **limits: Any) -> None:
-        super().__init__(inner)
-        self._own = replace(inner.limits, **limits)
-
-    @property
-    def limits(self) -> ModelLimits:
-        return self._own
-
-    def open(self, capacity: int) -> int:
-        assert 0 < capacity <= self._own.context
-        return super().open(capacity)
 
 
 @pytest.mark.parametrize("context", [4, 16, 37, 38, 39, 60, 101, 102])
@@ -132,6 +134,15 @@ def test_any_window_has_room_for_the_check_and_the_measuring(context: int) -> No
     assert 1 <= allowed.chain <= max(1, context - 3) and allowed.notes == []
     costs = timings.measure(Narrow(model, chain_width=allowed.chain, context=context))
     assert [rows for rows, _ in costs.rows_ms] == [rows for rows in timings.ROWS if rows <= allowed.chain]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pages", [4, 7, 10])
+def test_pools_with_pages_for_few_lanes_are_checked_all_the_same(pages: int) -> None:
+    made = listed(streams=3, pages=pages)
+    free = made.held
+    assert RowCheck(made.model, lambda line: None).run().notes == []
+    assert made.held == free
 
 
 def test_the_long_prompt_ends_where_windows_cross_a_page() -> None:
