@@ -55,9 +55,15 @@ def parameters(schema: Schema, root: Schema) -> list[Parameter]:
     """
     if loose := [key for key in _LOOSE if key in schema]:
         raise UnheldError(f"`{loose[0]}` over the members of an object cannot be held in this model's form of calls")
-    properties, needed = schema.get("properties"), schema.get("required")
-    properties = properties if isinstance(properties, Mapping) else {}
-    needed = [name for name in needed if isinstance(name, str)] if isinstance(needed, list) else []
+    # Clients write what is empty as null, or as a list where they know no other container.
+    kinds = schema.get("type") or "object"
+    properties, needed = schema.get("properties") or {}, schema.get("required") or []
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+        raise UnheldError("a `type` that is no object has no members")
+    if not isinstance(properties, Mapping):
+        raise UnheldError("`properties` that are no object cannot be held")
+    if not isinstance(needed, list) or not all(isinstance(name, str) for name in needed):
+        raise UnheldError("`required` that is no list of names cannot be held")
     names = dict.fromkeys([*properties, *needed])
     return [Parameter(name, resolved(properties.get(name, True), root), name in needed) for name in names]
 
@@ -77,11 +83,13 @@ def alternatives(schema: Schema, root: Schema) -> list[Schema]:
 
 
 def fixed_values(schema: Schema) -> Sequence[Any] | None:
-    """The values of an `enum` or a `const`; None where there is neither."""
+    """The values of an `enum` or a `const`; None where there is neither. Raises UnheldError for no values at all."""
     if "const" in schema:
         return [schema["const"]]
     values = schema.get("enum")
-    return values if isinstance(values, list) and values else None
+    if "enum" in schema and not (isinstance(values, list) and values):
+        raise UnheldError("an `enum` that is no list of values cannot be held")
+    return values
 
 
 def is_free(schema: Schema) -> bool:
