@@ -108,6 +108,11 @@ class Lanes:
         live.lane, fill = self.open(live.stream, background=live.fill.background)
         live.dropped = False
         live.take(fill)
+        if live.filled >= len(live.stream.prompt) - 1:
+            # Another prompt may have kept all of this one while it had no lane: then nothing is left to read of it.
+            self.prompts.leave(fill)
+            if not live.stream.emitted_count:
+                live.stream.absorb_prompt()
 
     def rebuild(self, live: Live) -> None:
         """A fresh lane with the state the stream had, made at once."""

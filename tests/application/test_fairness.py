@@ -171,6 +171,26 @@ def test_a_background_request_yields_and_its_reply_is_what_it_would_be_alone(rea
     assert [one.ids for one in others] == [by_prompt[g.request.prompt] for g in submitted]
 
 
+def test_a_background_request_whose_prompt_another_read_meanwhile_goes_on_from_there() -> None:
+    """It yields while its prompt is read, to two of the same prompt, whose kept end leaves nothing of it to read."""
+    same = prompt(1, 300)
+    expected = fresh([same], tokens=40, prefill_slice=SLICE)[0]
+    target, clock = stepped()
+    with keeping(target, clock=clock, settings=EngineSettings(parallel=2)) as server:
+        submitted: list[Any] = []
+
+        def arrive() -> None:
+            if len(target.calls) == 4:
+                submitted.extend(server.scheduler.submit(request(same, 40)) for _ in range(2))
+
+        target.on_call = arrive
+        slow = server.scheduler.submit(request(same, 40, background=True))
+        got = read(slow)
+        assert [one.ids for one in (got, *map(read, submitted))] == [expected.ids] * 3
+        idle(server.scheduler)
+        assert not server.scheduler.check_integrity() and server.scheduler.counters.preempted == 1
+
+
 def test_the_background_runs_when_the_foreground_is_gone_and_in_its_own_order() -> None:
     target = model(prefill_slice=SLICE)
     prompts = [prompt(n, 30) for n in range(6)]
