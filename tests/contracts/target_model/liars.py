@@ -130,6 +130,21 @@ class _CrossesPaths(HashModel):
             self._lanes[windows[0].lane].state = windows[1].states[-1]
 
 
+class _CommitsACutPathTwice(HashModel):
+    """What stayed of a window kept in part is absorbed again by the next launch."""
+
+    def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
+        windows = self._launched[ticket.id].windows
+        super().keep(ticket, paths)
+        self.cut = {w.lane for w, path in zip(windows, paths, strict=True) if 0 < len(path) < len(w.states)}
+
+    def launch(self, batch: RoundBatch) -> Ticket:
+        for lane in getattr(self, "cut", set()):
+            self._lanes[lane].state ^= 1
+        self.cut = set[Lane]()
+        return super().launch(batch)
+
+
 class _DrawsForcedRows(HashModel):
     def _draw(self, launch: HashLaunch) -> tuple[Sequence[int], ...]:
         return tuple([max(token, 0) for token in part] for part in super()._draw(launch))
@@ -285,6 +300,7 @@ LIARS: tuple[Liar, ...] = (
     _liar(_NeedsAPrefill, lane_checks.a_prompt_of_one_id_needs_no_prefill),
     _liar(_CommitsAtLaunch, row_checks.a_launch_leaves_the_committed_state_alone),
     _liar(_CrossesPaths, row_checks.lanes_of_one_launch_are_kept_each_by_its_own_path),
+    _liar(_CommitsACutPathTwice, row_checks.any_window_behind_a_path_kept_in_part_reads_what_stayed_once),
     _liar(_DrawsForcedRows, row_checks.forced_rows_are_fed_and_not_drawn),
     _liar(_PositionsDrift, row_checks.sampled_draws_use_the_noise_of_their_absolute_position),
     _liar(_FingerprintsLie, row_checks.fingerprints_come_for_the_windows_that_ask),
