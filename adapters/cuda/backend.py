@@ -24,7 +24,7 @@ from tensorfold.domain.memory.plan import Footprint
 
 
 class CudaBackend:
-    """A `Backend`; compiled kernels and load checks are remembered below `cache`."""
+    """A `Backend`; compiled kernels are kept below `cache`. Rows are checked anew at every load."""
 
     name = "cuda"
 
