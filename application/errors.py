@@ -16,7 +16,8 @@ class RequestError(Exception):
 class ContextExceededError(RequestError):
     """The prompt, or prompt and explicit reply limit, do not fit the window.
 
-    `param` names what the prompt came in, `reply_param` the reply limit; the one that is too large is refused.
+    `param` names what the prompt came in, whichever of the two is too large, as OpenAI's chat API has it.
+    Where a shorter reply would fit, the message says to lower `reply_param`, the field of the reply limit.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class ContextExceededError(RequestError):
         super().__init__(
             f"This model's maximum context length is {limit} tokens. However, you requested {asked} tokens ({parts}). "
             f"{hint} `--context` sets the window at startup.",
-            param=reply_param if largest > 0 else param,
+            param=param,
             code="context_length_exceeded",
         )
         self.prompt, self.reply, self.limit = prompt, reply, limit

@@ -91,31 +91,21 @@ def the_next_runs(url: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("prompt", "reply", "param", "words"),
+    ("prompt", "reply", "words"),
     [
-        (
-            250,
-            None,
-            "prompt",
-            "context length is 200 tokens. However, you requested 251 tokens (250 in the prompt).",
-        ),
-        (200, 9, "prompt", "Shorten the prompt to at most 199 tokens. `--context` sets the window at startup."),
-        (
-            150,
-            51,
-            "max_tokens",
-            "you requested 201 tokens (150 in the prompt, 51 in the completion). The largest",
-        ),
-        (150, 51, "max_tokens", "reply that fits this prompt is 50 tokens; lower `max_tokens`. `--context` sets"),
+        (250, None, "context length is 200 tokens. However, you requested 251 tokens (250 in the prompt)."),
+        (200, 9, "Shorten the prompt to at most 199 tokens. `--context` sets the window at startup."),
+        (150, 51, "you requested 201 tokens (150 in the prompt, 51 in the completion). The largest"),
+        (150, 51, "reply that fits this prompt is 50 tokens; lower `max_tokens`. `--context` sets"),
     ],
 )
 def test_what_is_beyond_the_window_is_a_400_before_any_byte_of_a_reply(
-    prompt: int, reply: int | None, param: str, words: str, stream: bool
+    prompt: int, reply: int | None, words: str, stream: bool
 ) -> None:
     with served() as (url, _):
         status, error = error_of(post(url, prompt, reply, stream=stream))
         assert (status, error["type"], error["code"]) == (400, "invalid_request_error", "context_length_exceeded")
-        assert error["param"] == param and words in error["message"]
+        assert error["param"] == "prompt" and words in error["message"]
         the_next_runs(url)
 
 

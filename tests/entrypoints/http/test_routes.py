@@ -192,10 +192,10 @@ def test_a_prompt_beyond_the_context_is_refused_in_the_words_clients_look_for(st
 
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-def test_a_reply_limit_beyond_the_context_is_refused_by_the_field_that_it_came_in(field: str) -> None:
+def test_a_reply_limit_beyond_the_context_is_refused_with_the_field_to_lower(field: str) -> None:
     result = in_process(FakeChat(context=20)).post({"messages": [{"role": "user", "content": "lorem"}], field: 1 << 20})
     error = error_of(result)
-    assert (result.status_code, error["param"], error["code"]) == (400, field, "context_length_exceeded")
+    assert (result.status_code, error["param"], error["code"]) == (400, "messages", "context_length_exceeded")
     assert f"lower `{field}`" in error["message"]
 
 
