@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from tensorfold.application.ports.target_model import Lane, LaneImage, PromptEndModel, TargetModel
-from tensorfold.domain.memory.cuda_holding import PAGE
 from tensorfold.domain.prompts.retained import Prefix
 from tensorfold.domain.prompts.shared_pages import PageBook, Pages, distinct
 
 
 @dataclass(frozen=True, slots=True)
 class ForkSizes:
-    """Bytes of a page of keys, and of all that a kept end takes besides whole pages."""
+    """Bytes of a page of keys, and of all that a kept end takes besides whole pages; the positions of a page."""
 
     page: int
     state: int
+    positions: int
 
 
-NO_SIZES = ForkSizes(0, 1)
-"""Where nothing is known of a model's memory: the number of kept ends alone is bounded."""
+NO_SIZES = ForkSizes(0, 1, 1 << 62)
+"""Where nothing is known of a model's memory: the number of kept ends alone is bounded, and no page is ever whole."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +111,7 @@ class Forks:
         self._model = cast(PromptEndModel, model)
         self._sizes = sizes
         self._log = log
-        self._book = PageBook(PAGE)
+        self._book = PageBook(sizes.positions)
 
     def copy(self, lane: Lane, length: int, footing: Footing) -> tuple[Fork, int]:
         """As the port says."""

@@ -20,7 +20,7 @@ from tensorfold.application.snapshots import SnapshotShelf
 from tensorfold.domain.families.device_limits import apple_generation
 from tensorfold.domain.families.state import StateEntry
 from tensorfold.domain.memory.budgets import gib
-from tensorfold.domain.memory.cuda_holding import Room
+from tensorfold.domain.memory.cuda_holding import PAGE, Room
 from tensorfold.domain.memory.plan import MemoryPlan
 from tensorfold.domain.prompts.chunks import ChunkRule
 from tensorfold.domain.prompts.family_chunk import CONTEXT, card_chunks, choose_chunk
@@ -104,7 +104,7 @@ class PromptKeeping:
         """Keep prompt ends in the pools that were planned for them: any page may be theirs until a stream needs it."""
         found = memory.plan.footprint.pools
         assert found is not None
-        sizes = ForkSizes(found.page, found.kept())
+        sizes = ForkSizes(found.page, found.kept(), PAGE)
         pages = pools.pages - 1 - pools.kept
         budget = pools.kept * sizes.state + pages * sizes.page if pools.kept else 0
         slots = min(self._known.settings.slots, pools.kept)

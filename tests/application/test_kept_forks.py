@@ -34,7 +34,7 @@ from tests.fakes.machine import FakeMemory
 from tests.fakes.paged_model import PagedModel
 
 ROW = 4
-SIZES = ForkSizes(page=ROW * PAGE, state=64)
+SIZES = ForkSizes(page=ROW * PAGE, state=64, positions=PAGE)
 
 
 def pools(pages: int, kept: int, streams: int = 1) -> Room:

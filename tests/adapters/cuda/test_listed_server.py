@@ -18,7 +18,7 @@ from tests.adapters.cuda.listed_model import expected, listed
 from tests.application.house import idle, read
 from tests.application.prompt_house import SAMPLED, cached, keeping, request, system, turn, words
 
-SIZES = ForkSizes(page=PAGE, state=64)
+SIZES = ForkSizes(page=PAGE, state=64, positions=PAGE)
 TOKENS = 10
 
 
