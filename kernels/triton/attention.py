@@ -24,6 +24,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
 from tensorfold.kernels.triton.row_plan import FIELDS, launches, partition_range, partition_size, plan_rows
 
 Tensor = Any
@@ -166,8 +167,9 @@ def _part(
     query, key_pages, value_pages, table, lanes, lengths, committed, path, plan, most, total, mixed, factor, window,
     rows, most_pages, most_path, heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr,
     windowed: tl.constexpr, tile: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr,
-    step: tl.constexpr, stride: tl.constexpr, stages: tl.constexpr,
+    step: tl.constexpr, stride: tl.constexpr, stages: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     shared: tl.constexpr = heads // groups
     runs = tl.arange(0, stride)
     ends = tl.load(plan + runs, mask=runs < rows, other=1 << 30)
@@ -241,8 +243,9 @@ def _part(
 def _merge(
     most, total, mixed, lengths, gate, out, factor, window, gate_row, gate_head, heads: tl.constexpr,
     width: tl.constexpr, windowed: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, gated: tl.constexpr,
-    slice_: tl.constexpr,
+    slice_: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     dim, part = tl.program_id(2) * slice_ + tl.arange(0, slice_), tl.arange(0, parts)
     length = tl.load(lengths + row)
@@ -266,8 +269,9 @@ def _merge(
 def _plan(
     lanes, lengths, committed, path, plan, rows, most_path, window, windowed: tl.constexpr, groups: tl.constexpr,
     per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
-    stride: tl.constexpr,
+    stride: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     plan_rows(
         lanes,
         lengths,
@@ -292,7 +296,7 @@ def plan(form: Form, lanes: Tensor, lengths: Tensor, committed: Tensor, path: Te
     rows = lanes.shape[0]
     _plan[(1,)](
         lanes, lengths, committed, path, scratch.plan, rows, path.shape[1], form.window, form.window > 0, form.groups,
-        form.per_tile, form.parts, form.step, rows_block(rows), scratch.plan.shape[1], num_warps=4,
+        form.per_tile, form.parts, form.step, rows_block(rows), scratch.plan.shape[1], num_warps=4, **follow(lanes),
     )  # fmt: skip
 
 
@@ -314,10 +318,11 @@ def attend_rows(
         query, key_pages, value_pages, table, lanes, lengths, committed, path, scratch.plan, scratch.most,
         scratch.total, scratch.mixed, factor, form.window, rows, table.shape[1], path.shape[1], heads, form.groups,
         width, form.dims, form.window > 0, form.tile, form.per_tile, form.parts, form.step, scratch.plan.shape[1],
-        form.stages, num_warps=form.warps,
+        form.stages, num_warps=form.warps, **follow(query),
     )  # fmt: skip
     slice_ = min(form.dims, 128)
     _merge[(rows, heads, form.dims // slice_)](
         scratch.most, scratch.total, scratch.mixed, lengths, query if gate is None else gate, out, factor, form.window,
         *gate_at, heads, width, form.window > 0, form.parts, form.step, gate is not None, slice_, num_warps=4,
+        **follow(out),
     )  # fmt: skip

@@ -18,6 +18,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any  # a torch tensor
 DELTA_FACTORS, MAMBA2_FACTORS, SPAN_GATES = 8, 2, 4
 _VARY = ("taps", "ring_at")  # one machine code for all launches: where these lie hangs on the row count
@@ -59,8 +61,9 @@ def _convolved(x, x_stride, raw, taps, weight, bias, row, place, limit, channels
 def _delta_inputs(
     x, x_stride, a, a_stride, b, b_stride, taps, ring_at, raw, mixed, factors, out, weight, bias, rate, step_bias,
     channels, heads, key_heads, eps, has_bias: tl.constexpr, key_width: tl.constexpr, values: tl.constexpr,
-    values_block: tl.constexpr, shared: tl.constexpr, shared_block: tl.constexpr,
+    values_block: tl.constexpr, shared: tl.constexpr, shared_block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = tl.load(ring_at + row).to(tl.int64)
     kind = mixed.dtype.element_ty
@@ -106,8 +109,9 @@ def _delta_inputs(
 @triton.jit(do_not_specialize=_VARY)
 def _mamba2_inputs(
     x, x_stride, dt, dt_stride, taps, ring_at, raw, mixed, factors, out, weight, bias, rate, step_bias, channels, heads,
-    inner, least, most, has_bias: tl.constexpr, block: tl.constexpr, heads_block: tl.constexpr,
+    inner, least, most, has_bias: tl.constexpr, block: tl.constexpr, heads_block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = tl.load(ring_at + row).to(tl.int64)
     if part == 0:  # the others convolve
@@ -229,7 +233,7 @@ def delta_inputs(
         x, x.stride(0), a, a.stride(0), b, b.stride(0), taps, ring_at, raw, mixed, factors, out, weight,
         weight if bias is None else bias, rate, step_bias, channels, heads, key_heads, eps, bias is not None, key_width,
         values, triton.next_power_of_2(values), shared, triton.next_power_of_2(shared), num_warps=4,
-        enable_fp_fusion=True,
+        enable_fp_fusion=True, **follow(out),
     )  # fmt: skip
 
 
@@ -243,7 +247,7 @@ def mamba2_inputs(
     _mamba2_inputs[(rows, 1 + triton.cdiv(channels, 512))](
         x, x.stride(0), dt, dt.stride(0), taps, ring_at, raw, mixed, factors, out, weight,
         weight if bias is None else bias, rate, step_bias, channels, heads, out[0].numel(), least, most,
-        bias is not None, 512, triton.next_power_of_2(heads), num_warps=4, enable_fp_fusion=True,
+        bias is not None, 512, triton.next_power_of_2(heads), num_warps=4, enable_fp_fusion=True, **follow(out),
     )  # fmt: skip
 
 

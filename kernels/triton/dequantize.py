@@ -12,6 +12,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any
 _INPUTS = 256
 """Inputs a program decodes, for 16 outputs."""
@@ -67,7 +69,10 @@ def _dequantize(blocks, out, used, tiles, groups, words: tl.constexpr, bits: tl.
 
 
 @triton.jit
-def _look_up(blocks, ids, out, groups, words: tl.constexpr, bits: tl.constexpr, inputs: tl.constexpr):
+def _look_up(
+    blocks, ids, out, groups, words: tl.constexpr, bits: tl.constexpr, inputs: tl.constexpr, early: tl.constexpr
+):
+    begin(early)
     row = tl.program_id(0).to(tl.int64)
     chosen = tl.load(ids + row).to(tl.int64)
     place = tl.program_id(1) * inputs + tl.arange(0, inputs)
@@ -91,4 +96,4 @@ def look_up(blocks: Tensor, bits: int, ids: Tensor, out: Tensor) -> None:
     """`out` [R, K]: rows `ids` [R] of the matrix that `blocks` int32 [tiles, K / 64, words] hold."""
     _, groups, words = blocks.shape
     grid = (len(ids), triton.cdiv(groups * 64, 512))
-    _look_up[grid](blocks, ids, out, groups, words, bits, 512, num_warps=4)
+    _look_up[grid](blocks, ids, out, groups, words, bits, 512, num_warps=4, **follow(out))

@@ -16,6 +16,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
 from tensorfold.kernels.triton.rope import pair_of, turned
 
 Tensor = Any
@@ -24,8 +25,20 @@ PART = 256
 
 @triton.jit
 def _mix(
-    x, base, kernels, out, width, groups, group, length, branch: tl.constexpr, taps: tl.constexpr, block: tl.constexpr
+    x,
+    base,
+    kernels,
+    out,
+    width,
+    groups,
+    group,
+    length,
+    branch: tl.constexpr,
+    taps: tl.constexpr,
+    block: tl.constexpr,
+    early: tl.constexpr,
 ):
+    begin(early)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = part * block + tl.arange(0, block)
     inside = place < width
@@ -57,8 +70,9 @@ def _head(source, weight, eps, position, turns, factor, width: tl.constexpr, pai
 @triton.jit
 def _place_block(
     projected, positions, q_weight, k_weight, turns, query, keys, values, eps, factor, heads: tl.constexpr,
-    groups: tl.constexpr, width: tl.constexpr, pairs: tl.constexpr,
+    groups: tl.constexpr, width: tl.constexpr, pairs: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     source = projected + (row * (heads + 2 * groups) + head) * width
     dim = tl.arange(0, width)
@@ -77,8 +91,9 @@ def _place_block(
 @triton.jit
 def _place_context(
     projected, positions, lanes, k_weights, turns, rings, eps, factor, capacity, layers: tl.constexpr,
-    groups: tl.constexpr, width: tl.constexpr, pairs: tl.constexpr,
+    groups: tl.constexpr, width: tl.constexpr, pairs: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     layer, kind, group = part // (2 * groups), part // groups % 2, part % groups
     source = projected + (row * layers * 2 * groups + part) * width
@@ -96,8 +111,9 @@ def _place_context(
 def _read(
     query, keys, values, rings, lanes, starts, most, total, mixed, scale, layer, layers, capacity, window, length,
     parts, causal: tl.constexpr, heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, tile: tl.constexpr,
-    part_keys: tl.constexpr, step: tl.constexpr,
+    part_keys: tl.constexpr, step: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     number, group, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     shared: tl.constexpr = heads // groups
     pair, dim, key = tl.arange(0, tile), tl.arange(0, width), tl.arange(0, step)
@@ -114,8 +130,8 @@ def _read(
     weights = tl.zeros([tile], tl.float32)
     acc = tl.zeros([tile, width], tl.float32)
     ring = rings + (lane * layers + layer) * 2 * capacity * groups * width
-    for begin in range(low, high, step):
-        place = begin + key
+    for at_key in range(low, high, step):
+        place = at_key + key
         held = place < high
         if own:
             at = ((number * length + place) * groups + group)[:, None] * width + dim[None, :]
@@ -143,7 +159,8 @@ def _read(
 
 
 @triton.jit
-def _add_parts(most, total, mixed, out, parts, width: tl.constexpr):
+def _add_parts(most, total, mixed, out, parts, width: tl.constexpr, early: tl.constexpr):
+    begin(early)
     at = tl.program_id(0).to(tl.int64)
     dim = tl.arange(0, width)
     top, weights, acc = float("-inf"), 0.0, tl.zeros([width], tl.float32)
@@ -200,7 +217,9 @@ def mix_rows(x: Tensor, base: Tensor, kernels: Tensor, branch: int, length: int,
     taps = base.shape[1]
     groups = kernels.shape[1] // (2 * taps)
     grid = (rows, triton.cdiv(width, 1024))
-    _mix[grid](x, base, kernels, out, width, groups, width // groups, length, branch, taps, 1024, num_warps=4)
+    _mix[grid](
+        x, base, kernels, out, width, groups, width // groups, length, branch, taps, 1024, num_warps=4, **follow(out)
+    )
 
 
 def place_block(form: Heads, projected: Tensor, positions: Tensor, query: Tensor, keys: Tensor, values: Tensor) -> None:
@@ -208,7 +227,7 @@ def place_block(form: Heads, projected: Tensor, positions: Tensor, query: Tensor
     pairs = form.turns.shape[0]
     _place_block[(query.shape[0], form.heads + 2 * form.groups)](
         projected, positions, form.q_norm, form.k_norm, form.turns, query, keys, values, form.eps, form.factor,
-        form.heads, form.groups, form.width, pairs, num_warps=1,
+        form.heads, form.groups, form.width, pairs, num_warps=1, **follow(query),
     )  # fmt: skip
 
 
@@ -221,7 +240,7 @@ def place_context(
     """
     _place_context[(projected.shape[0], rings.layers * 2 * form.groups)](
         projected, positions, lanes, k_norms, form.turns, rings.rings, form.eps, form.factor, rings.capacity,
-        rings.layers, form.groups, form.width, form.turns.shape[0], num_warps=1,
+        rings.layers, form.groups, form.width, form.turns.shape[0], num_warps=1, **follow(projected),
     )  # fmt: skip
 
 
@@ -243,6 +262,6 @@ def read_block(
     _read[(blocks, form.groups, parts)](
         query, keys, values, rings.rings, lanes, starts, most, total, mixed, form.scale, layer, rings.layers,
         rings.capacity, rings.window, length, parts, causal, form.heads, form.groups, form.width, tile, PART, 64,
-        num_warps=4 if tile <= 64 else 8,
+        num_warps=4 if tile <= 64 else 8, **follow(out),
     )  # fmt: skip
-    _add_parts[(rows * form.heads,)](most, total, mixed, out, parts, form.width, num_warps=1)
+    _add_parts[(rows * form.heads,)](most, total, mixed, out, parts, form.width, num_warps=1, **follow(out))

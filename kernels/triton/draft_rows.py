@@ -12,14 +12,17 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any
 
 
 @triton.jit
 def _advance(
     tokens, shares, ids, positions, lengths, committed, slots, path, draws_at, step, told, told_shares, lanes, width,
-    block: tl.constexpr, wide: tl.constexpr,
+    block: tl.constexpr, wide: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     lane, column = tl.arange(0, block), tl.arange(0, wide)
     real = lane < lanes
     token = tl.load(tokens + lane, mask=real, other=0)
@@ -42,8 +45,9 @@ def _advance(
 @triton.jit
 def _join(
     embedded, hidden, slots, e_weight, h_weight, out, width, e_eps, h_eps, first_is_zero: tl.constexpr,
-    block: tl.constexpr,
+    block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, half = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = tl.arange(0, block)
     inside = place < width
@@ -85,7 +89,7 @@ def advance(tokens: Tensor, shares: Tensor, rows: ChainRows, step: Tensor, told:
     _advance[(1,)](
         tokens, shares, rows.ids, rows.positions, rows.lengths, rows.committed, rows.slots, rows.path, rows.draws_at,
         step, told, told_shares, lanes, width, triton.next_power_of_2(lanes), triton.next_power_of_2(width),
-        num_warps=4,
+        num_warps=4, **follow(tokens),
     )  # fmt: skip
 
 
@@ -105,5 +109,5 @@ def join_rows(embedded: Tensor, hidden: Tensor, slots: Tensor, norms: Norms, out
     rows, width = hidden.shape
     _join[(rows, 2)](
         embedded, hidden, slots, norms.embedding, norms.hidden, out, width, norms.embedding_eps, norms.hidden_eps,
-        norms.first_is_zero, triton.next_power_of_2(width), num_warps=4,
+        norms.first_is_zero, triton.next_power_of_2(width), num_warps=4, **follow(out),
     )  # fmt: skip

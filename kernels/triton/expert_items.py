@@ -12,6 +12,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any
 MOST_PAIRS = 256
 """Pairs of one launch; the lists of members always have room for so many."""
@@ -59,7 +61,19 @@ def _list(ids, items, rows, places, pairs, slots, most: tl.constexpr, step: tl.c
 
 
 @triton.jit
-def _list_items(ids, items, rows, places, pairs, slots, most: tl.constexpr, step: tl.constexpr, an_item: tl.constexpr):
+def _list_items(
+    ids,
+    items,
+    rows,
+    places,
+    pairs,
+    slots,
+    most: tl.constexpr,
+    step: tl.constexpr,
+    an_item: tl.constexpr,
+    early: tl.constexpr,
+):
+    begin(early)
     _list(ids, items, rows, places, pairs, slots, most, step, an_item)
 
 
@@ -67,8 +81,9 @@ def _list_items(ids, items, rows, places, pairs, slots, most: tl.constexpr, step
 def _choose_and_list(
     logits, correction, ids, weights, items, rows, places, count, experts, chosen, slots, scale,
     corrected: tl.constexpr, normalize: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, most: tl.constexpr,
-    step: tl.constexpr, an_item: tl.constexpr,
+    step: tl.constexpr, an_item: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     # Every rounding is of one number or in the order of choice, so bits are those of the router that takes a row alone.
     row, expert = tl.arange(0, tall), tl.arange(0, wide)[None, :]
     there, real = row < count, expert < experts
@@ -112,7 +127,9 @@ def list_items(ids: Tensor, items: Tensor, rows: Tensor, places: Tensor) -> None
     if pairs > MOST_PAIRS:
         raise ValueError(f"{pairs} pairs of a row and an expert are more than a launch takes: {MOST_PAIRS}")
     most = max(16, triton.next_power_of_2(pairs))
-    _list_items[(1,)](ids, items, rows, places, pairs, slots, most, min(most, 32), AN_ITEM, num_warps=4)
+    _list_items[(1,)](
+        ids, items, rows, places, pairs, slots, most, min(most, 32), AN_ITEM, num_warps=4, **follow(items)
+    )
 
 
 def choose_and_list(
@@ -138,5 +155,5 @@ def choose_and_list(
     _choose_and_list[(1,)](
         logits, correction if corrected else logits, ids, weights, *lists, rows, experts, chosen, slots, scale,
         corrected, normalize, triton.next_power_of_2(rows), triton.next_power_of_2(experts), most, min(most, 32),
-        AN_ITEM, num_warps=4,
+        AN_ITEM, num_warps=4, **follow(ids),
     )  # fmt: skip

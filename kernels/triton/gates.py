@@ -8,14 +8,17 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any  # a torch tensor
 
 
 @triton.jit
 def _gated_norm(
     mixed, gate, gate_stride, weight, out, width, groups, eps, gate_first: tl.constexpr, silu: tl.constexpr,
-    block: tl.constexpr,
+    block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = tl.arange(0, block)
     inside = place < width
@@ -48,5 +51,5 @@ def gated_norm(
     block = triton.next_power_of_2(width)
     _gated_norm[(rows, groups)](
         mixed, gate, gate.stride(0), weight, out, width, groups, eps, gate_first, silu, block,
-        num_warps=1 if block <= 128 else 4, enable_fp_fusion=True,
+        num_warps=1 if block <= 128 else 4, enable_fp_fusion=True, **follow(out),
     )  # fmt: skip

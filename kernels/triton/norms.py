@@ -11,11 +11,16 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any  # a torch tensor on the device
 
 
 @triton.jit
-def _add_norm(x, residual, weight, out, total, width, eps, has_residual: tl.constexpr, block: tl.constexpr):
+def _add_norm(
+    x, residual, weight, out, total, width, eps, has_residual: tl.constexpr, block: tl.constexpr, early: tl.constexpr
+):
+    begin(early)
     row = tl.program_id(0).to(tl.int64)
     place = tl.arange(0, block)
     inside = place < width
@@ -31,7 +36,8 @@ def _add_norm(x, residual, weight, out, total, width, eps, has_residual: tl.cons
 
 
 @triton.jit
-def _gated_silu(both, out, width, block: tl.constexpr):
+def _gated_silu(both, out, width, block: tl.constexpr, early: tl.constexpr):
+    begin(early)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = part * block + tl.arange(0, block)
     inside = place < width
@@ -42,7 +48,8 @@ def _gated_silu(both, out, width, block: tl.constexpr):
 
 
 @triton.jit
-def _squared_relu(x, out, width, block: tl.constexpr):
+def _squared_relu(x, out, width, block: tl.constexpr, early: tl.constexpr):
+    begin(early)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = part * block + tl.arange(0, block)
     inside = place < width
@@ -51,7 +58,8 @@ def _squared_relu(x, out, width, block: tl.constexpr):
 
 
 @triton.jit
-def _combine(pairs, weights, out, width, slots, block: tl.constexpr):
+def _combine(pairs, weights, out, width, slots, block: tl.constexpr, early: tl.constexpr):
+    begin(early)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = part * block + tl.arange(0, block)
     inside = place < width
@@ -71,22 +79,26 @@ def add_norm(x: Tensor, residual: Tensor | None, weight: Tensor, out: Tensor, to
     rows, width = x.shape
     block = triton.next_power_of_2(width)
     other = x if residual is None else residual
-    _add_norm[(rows,)](x, other, weight, out, total, width, eps, residual is not None, block, num_warps=_warps(width))
+    _add_norm[(rows,)](
+        x, other, weight, out, total, width, eps, residual is not None, block, num_warps=_warps(width), **follow(out)
+    )
 
 
 def gated_silu(both: Tensor, out: Tensor) -> None:
     """`out` [R, F] = silu(gate) * up of rows [R, 2 F] that hold the gate first."""
     rows, width = out.shape
-    _gated_silu[(rows, triton.cdiv(width, 1024))](both, out, width, 1024, num_warps=4)
+    _gated_silu[(rows, triton.cdiv(width, 1024))](both, out, width, 1024, num_warps=4, **follow(out))
 
 
 def squared_relu(x: Tensor, out: Tensor) -> None:
     """`out` [R, F] = max(x, 0) squared."""
     rows, width = out.shape
-    _squared_relu[(rows, triton.cdiv(width, 1024))](x, out, width, 1024, num_warps=4)
+    _squared_relu[(rows, triton.cdiv(width, 1024))](x, out, width, 1024, num_warps=4, **follow(out))
 
 
 def combine(pairs: Tensor, weights: Tensor, out: Tensor) -> None:
     """`out` [R, D] = the weighted sum of a row's experts `pairs` [R * k, D], slot after slot; `weights` is [R, k]."""
     rows, width = out.shape
-    _combine[(rows, triton.cdiv(width, 512))](pairs, weights, out, width, weights.shape[1], 512, num_warps=4)
+    _combine[(rows, triton.cdiv(width, 512))](
+        pairs, weights, out, width, weights.shape[1], 512, num_warps=4, **follow(out)
+    )

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from tensorfold.kernels.triton.attention import Form, Scratch, rows_block
+from tensorfold.kernels.triton.following import begin, follow
 from tensorfold.kernels.triton.rope import pair_of, turned
 from tensorfold.kernels.triton.row_plan import launches, plan_rows
 
@@ -98,8 +99,9 @@ def _place(
     groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr, gated: tl.constexpr, pairs: tl.constexpr,
     interleaved: tl.constexpr, q_norm: tl.constexpr, k_norm: tl.constexpr, of_rows: tl.constexpr,
     windowed: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, block: tl.constexpr,
-    stride: tl.constexpr,
+    stride: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, head = tl.program_id(1).to(tl.int64), tl.program_id(0)
     each: tl.constexpr = 2 * width if gated else width
     dim = tl.arange(0, dims)
@@ -182,5 +184,5 @@ def _launch(
         plan, grid[1], start, table.shape[-1], path.shape[-1], form.window, head.q_eps, head.k_eps, head.factor,
         form.heads, form.groups, form.width, form.dims, head.gated, head.pairs, head.interleaved,
         head.q_norm is not None, head.k_norm is not None, block > 0, form.window > 0, form.per_tile, form.parts,
-        form.step, max(block, 16), plan.shape[-1] if block else 16, num_warps=warps,
+        form.step, max(block, 16), plan.shape[-1] if block else 16, num_warps=warps, **follow(query),
     )  # fmt: skip

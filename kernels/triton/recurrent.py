@@ -23,6 +23,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any  # a torch tensor
 RESET, COMMIT, SAVE, RETURN = 1, 2, 4, 8
 # One machine code for all launches: where these lie hangs on the row count.
@@ -54,8 +56,9 @@ def _delta_row(mixed, factors, row, head, key_head, key_heads, heads, channels, 
 @triton.jit(do_not_specialize=_VARY)
 def _delta(
     state, mixed, factors, schedule, counts, places, lanes, by_row, out, most_steps, heads, key_heads, channels, ring,
-    key_width: tl.constexpr, value_width: tl.constexpr, part: tl.constexpr,
+    key_width: tl.constexpr, value_width: tl.constexpr, part: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     slice_, head = tl.program_id(0), tl.program_id(1)
     lane = _lane(lanes, by_row)
     if lane < 0:
@@ -122,8 +125,9 @@ def _mamba2_row(mixed, factors, row, head, group, groups, heads, channels, wide,
 @triton.jit(do_not_specialize=_VARY)
 def _mamba2(
     state, mixed, factors, skip, schedule, counts, places, lanes, by_row, out, most_steps, heads, groups, channels,
-    ring, width: tl.constexpr, size: tl.constexpr, part: tl.constexpr,
+    ring, width: tl.constexpr, size: tl.constexpr, part: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     slice_, head = tl.program_id(0), tl.program_id(1)
     lane = _lane(lanes, by_row)
     if lane < 0:
@@ -191,7 +195,7 @@ def delta_rows(
     _delta[(value_width // min(part, value_width), heads, out.shape[0] if by_row else slots - 1)](
         state, mixed, factors, schedule, counts, places, counts if lanes is None else lanes, int(by_row), out,
         schedule.shape[1], heads, key_heads, mixed.shape[-1], mixed.shape[0] // slots, key_width, value_width,
-        min(part, value_width), num_warps=warps, enable_fp_fusion=True,
+        min(part, value_width), num_warps=warps, enable_fp_fusion=True, **follow(out),
     )  # fmt: skip
 
 
@@ -210,5 +214,5 @@ def mamba2_rows(
     _mamba2[(width // min(part, width), heads, out.shape[0] if by_row else slots - 1)](
         state, mixed, factors, skip, schedule, counts, places, counts if lanes is None else lanes, int(by_row), out,
         schedule.shape[1], heads, groups, mixed.shape[-1], mixed.shape[0] // slots, width, size, min(part, width),
-        num_warps=warps, enable_fp_fusion=True,
+        num_warps=warps, enable_fp_fusion=True, **follow(out),
     )  # fmt: skip

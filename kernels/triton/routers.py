@@ -8,11 +8,14 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any
 
 
 @triton.jit
-def _logits(x, weight, out, width, experts, most: tl.constexpr, block: tl.constexpr):
+def _logits(x, weight, out, width, experts, most: tl.constexpr, block: tl.constexpr, early: tl.constexpr):
+    begin(early)
     row = tl.program_id(0).to(tl.int64)
     expert = tl.program_id(1) * most + tl.arange(0, most)
     real = expert < experts
@@ -32,8 +35,9 @@ def _logits(x, weight, out, width, experts, most: tl.constexpr, block: tl.conste
 def _choose(
     logits, correction, ids, weights, experts, count, slots, scale,
     softmax: tl.constexpr, over_chosen: tl.constexpr, normalize: tl.constexpr, corrected: tl.constexpr,
-    most: tl.constexpr,
+    most: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row = tl.program_id(0).to(tl.int64)
     expert = tl.arange(0, most)
     real = expert < experts
@@ -73,7 +77,7 @@ def score_rows(x: Tensor, weight: Tensor, logits: Tensor) -> None:
     """`logits` float32 [R, E] of rows [R, D] and `weight` [E, D]: one chain a row, whatever R is."""
     rows, width = x.shape
     experts = weight.shape[0]
-    _logits[(rows, triton.cdiv(experts, 4))](x, weight, logits, width, experts, 4, 512, num_warps=4)
+    _logits[(rows, triton.cdiv(experts, 4))](x, weight, logits, width, experts, 4, 512, num_warps=4, **follow(logits))
 
 
 def choose_rows(
@@ -99,7 +103,7 @@ def choose_rows(
     corrected = correction is not None
     _choose[(rows,)](
         logits, correction if corrected else logits, ids, weights, experts, chosen or slots, slots, scale,
-        scoring == "softmax", over_chosen, normalize, corrected, most, num_warps=1,
+        scoring == "softmax", over_chosen, normalize, corrected, most, num_warps=1, **follow(ids),
     )  # fmt: skip
 
 

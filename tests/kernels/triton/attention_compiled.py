@@ -15,6 +15,7 @@ from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found,
 from tensorfold.kernels.triton import attention, move_keys, place_rows, prompt_attention
 from tensorfold.kernels.triton.attention import Form, form_of
 from tensorfold.kernels.triton.prompt_attention import PromptForm, prompt_form
+from tests.kernels.triton.starting import with_start
 
 HALF, FULL, WIDE, WORD, LONG, REAL = "*bf16", "*fp32", "*fp64", "*i32", "i32", "fp32"
 TYPES = (HALF, FULL, WIDE, WORD, LONG, REAL)
@@ -54,7 +55,7 @@ def span(form: Form, cut: PromptForm) -> Kinds:
 
 def compiled(kernel: Any, kinds: Kinds, architecture: int, warps: int) -> Any:
     """Machine code and what is known of it."""
-    names = kernel.arg_names
+    names, kinds = kernel.arg_names, with_start(kernel, kinds, architecture)
     assert len(names) == len(kinds), (len(names), len(kinds))
     signature = {n: k if k in TYPES else "constexpr" for n, k in zip(names, kinds, strict=True)}
     constants = {(i,): kind for i, kind in enumerate(kinds) if kind not in TYPES}

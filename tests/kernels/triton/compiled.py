@@ -9,6 +9,7 @@ import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton import norms, routers
+from tests.kernels.triton.starting import with_start
 
 HALF, FULL, WORD, LONG = "*bf16", "*fp32", "*i32", "i32"
 # Each argument's type in order; a number is a compile-time constant.
@@ -27,7 +28,7 @@ KERNELS: dict[str, tuple[Any, list[str | int | bool]]] = {
 if __name__ == "__main__":
     target = GPUTarget("cuda", int(sys.argv[1]), 32)
     for name, (kernel, kinds) in KERNELS.items():
-        names = kernel.arg_names
+        names, kinds = kernel.arg_names, with_start(kernel, kinds, int(sys.argv[1]))
         assert len(names) == len(kinds), name
         signature = {n: k if isinstance(k, str) else "constexpr" for n, k in zip(names, kinds, strict=True)}
         constants = {(i,): kind for i, kind in enumerate(kinds) if not isinstance(kind, str)}

@@ -9,6 +9,7 @@ import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton import draft_block, draft_rows
+from tests.kernels.triton.starting import starts_early
 
 HALF, FULL, WORD, LONG, REAL = "*bf16", "*fp32", "*i32", "*i64", "*fp64"
 KINDS = {
@@ -44,7 +45,7 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
 if __name__ == "__main__":
     target = GPUTarget("cuda", int(sys.argv[1]), 32)
     for name, (kernel, constants, others) in KERNELS.items():
-        kinds = {**KINDS, **others}
+        kinds, constants = {**KINDS, **others}, constants | starts_early(kernel, int(sys.argv[1]))
         signature = {n: "constexpr" if n in constants else kinds.get(n, WORD) for n in kernel.arg_names}
         fixed = {(at,): constants[n] for at, n in enumerate(kernel.arg_names) if n in constants}
         made = triton.compile(triton.compiler.ASTSource(kernel, signature, fixed), target=target)

@@ -9,6 +9,7 @@ import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton import dequantize, expert_items, prompt_experts, prompt_matmul
+from tests.kernels.triton.starting import with_start
 
 COUNTS = ("rows", "count", "experts", "chosen", "first_entry", "last_entry", "pairs", "slots")
 HALF, FULL, WORD, LONG = "*bf16", "*fp32", "*i32", "i32"
@@ -59,7 +60,7 @@ KERNELS: dict[str, tuple[Any, Kinds, int, int]] = {
 def compiled(name: str, architecture: int) -> Any:
     """A kernel's machine code and what the compiler says of it."""
     kernel, kinds, warps, stages = KERNELS[name]
-    names = kernel.arg_names
+    names, kinds = kernel.arg_names, with_start(kernel, kinds, architecture)
     assert len(names) == len(kinds), (name, names)
     signature = {n: k if isinstance(k, str) else "constexpr" for n, k in zip(names, kinds, strict=True)}
     constants = {(i,): kind for i, kind in enumerate(kinds) if not isinstance(kind, str)}

@@ -12,6 +12,7 @@ import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton import conv, delta_scan, gates, mamba_scan, recurrent
+from tests.kernels.triton.starting import with_start
 
 HALF, FULL, WORD, LONG, REAL = "*bf16", "*fp32", "*i32", "i32", "fp32"
 Kinds = list[str | int | bool]
@@ -86,7 +87,7 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
 def compiled(name: str, architecture: int) -> Any:
     """The kernel's machine code and what is known of it."""
     kernel, kinds, warps = KERNELS[name]
-    names = kernel.arg_names
+    names, kinds = kernel.arg_names, with_start(kernel, kinds, architecture)
     assert len(names) == len(kinds), name
     typed = {HALF, FULL, WORD, LONG, REAL}
     signature = {n: k if k in typed else "constexpr" for n, k in zip(names, kinds, strict=True)}
