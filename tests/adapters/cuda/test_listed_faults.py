@@ -21,6 +21,7 @@ from tests.adapters.cuda.listed_model import Listed, expected, expected_drafts, 
 
 GREEDY = Sampling()
 CAPACITY = 80
+with_and_without_graphs = pytest.mark.parametrize("graphs", [False, True], ids=["layer by layer", "graphs"])
 
 
 @dataclass(slots=True)
@@ -111,21 +112,30 @@ OPERATIONS: dict[str, Callable[[Scene], Any]] = {
 HISTORY_OF = {"fork": 1, "resume": 0, "resume of a lane": 1, "restore": 0}
 
 
-def faults(graphs: bool) -> Iterator[tuple[Scene, tuple[int, int, int], int]]:
-    """A scene for each call that may fail, as long as there are more of them."""
+def faults(graphs: bool = False, onwards: bool = False) -> Iterator[tuple[Scene, RunsOut]]:
+    """A scene for each call that may fail, and what makes it fail, as long as there are more of them.
+
+    Behind each of them every lane must draw what its history says, and nothing may be left once all are closed.
+    """
     for nth in range(200):
-        yield (*scene(graphs), nth)
+        stage, free = scene(graphs)
+        out = RunsOut(stage.listed, nth, onwards=onwards)
+        yield stage, out
+        stage.stands()
+        stage.empty(free)
+        if not out.hit:
+            return
     raise AssertionError("a call of more than 200 operations")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_call_that_finds_no_memory_takes_nothing_and_may_be_made_again(name: str) -> None:
-    for stage, free, nth in faults(graphs=False):
+    for stage, out in faults():
         before, lanes = stage.listed.held, stage.model.lanes()
         raised = False
         made: Any = None
-        with RunsOut(stage.listed, nth) as out:
+        with out:
             try:
                 made = OPERATIONS[name](stage)
             except MemoryError:
@@ -135,18 +145,14 @@ def test_a_call_that_finds_no_memory_takes_nothing_and_may_be_made_again(name: s
             made = OPERATIONS[name](stage)
         if name != "export":
             stage.histories[made] = list(stage.histories[stage.lanes[HISTORY_OF[name]]]) if name in HISTORY_OF else []
-        stage.stands()
-        stage.empty(free)
-        if not out.hit:
-            return
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("graphs", [False, True], ids=["layer by layer", "graphs"])
+@with_and_without_graphs
 def test_a_launch_that_finds_no_memory_leaves_every_lane_as_it_stood(graphs: bool) -> None:
-    for stage, free, nth in faults(graphs):
+    for stage, out in faults(graphs):
         ticket = None
-        with RunsOut(stage.listed, nth) as out, contextlib.suppress(MemoryError):
+        with out, contextlib.suppress(MemoryError):
             ticket = branch(stage)
         if ticket is None:
             stage.stands()
@@ -157,38 +163,30 @@ def test_a_launch_that_finds_no_memory_leaves_every_lane_as_it_stood(graphs: boo
             for lane, first in zip(stage.lanes, (1, 2, 4), strict=True)
         ]
         stage.model.discard(ticket)
-        stage.stands()
-        stage.empty(free)
-        if not out.hit:
-            return
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("graphs", [False, True], ids=["layer by layer", "graphs"])
+@with_and_without_graphs
 def test_a_launch_beside_another_that_finds_no_memory_leaves_both_as_they_stood(graphs: bool) -> None:
-    for stage, free, nth in faults(graphs):
+    for stage, out in faults(graphs):
         first = stage.model.launch(RoundBatch((stage.asked(stage.lanes[0], chain(1, [2])),)))
         batch = RoundBatch((stage.asked(stage.lanes[1], chain(3, [4])),))
-        with RunsOut(stage.listed, nth) as out, contextlib.suppress(MemoryError):
+        with out, contextlib.suppress(MemoryError):
             stage.model.discard(stage.model.launch(batch))
         drawn = stage.model.collect(first).tokens[0]
         history = stage.histories[stage.lanes[0]]
         assert list(drawn) == [expected([*history, 1], GREEDY), expected([*history, 1, 2], GREEDY)]
         stage.model.keep(first, [(0,)])
         history.append(1)
-        stage.stands()
-        stage.empty(free)
-        if not out.hit:
-            return
 
 
 @pytest.mark.slow
 def test_a_prompt_that_finds_no_memory_leaves_its_lane_as_it_stood() -> None:
-    for stage, free, nth in faults(graphs=False):
+    for stage, out in faults():
         lane = stage.lanes[1]
         text = [*stage.histories[lane], 4, 5, 6, 7]
         span = Span(len(text) - 4, len(text))
-        with RunsOut(stage.listed, nth) as out:
+        with out:
             try:
                 stage.model.prefill(lane, ids(text), span)
                 stage.histories[lane] = text
@@ -198,45 +196,33 @@ def test_a_prompt_that_finds_no_memory_leaves_its_lane_as_it_stood() -> None:
         if stage.histories[lane] is not text:
             stage.model.prefill(lane, ids(text), span)
             stage.histories[lane] = text
-        stage.stands()
-        stage.empty(free)
-        if not out.hit:
-            return
 
 
 @pytest.mark.slow
 def test_a_launch_of_a_kept_state_that_finds_no_memory_leaves_it_to_be_launched_again() -> None:
-    for stage, free, nth in faults(graphs=False):
+    for stage, out in faults():
         batch = RoundBatch((stage.asked(stage.fork, chain(3)),))
-        with RunsOut(stage.listed, nth) as out, contextlib.suppress(MemoryError):
+        with out, contextlib.suppress(MemoryError):
             stage.model.discard(stage.model.launch(batch))
-        stage.stands()
-        stage.empty(free)
-        if not out.hit:
-            return
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("onwards", [False, True], ids=["once", "from then on"])
-@pytest.mark.parametrize("graphs", [False, True], ids=["layer by layer", "graphs"])
+@with_and_without_graphs
 def test_memory_that_lacks_for_a_round_ahead_fails_no_round(graphs: bool, onwards: bool) -> None:
-    for stage, free, nth in faults(graphs):
+    for stage, out in faults(graphs, onwards):
         streams = stage.lanes[:2]
         for _ in range(2):
             step(stage, streams)
         batch = stage.plain(*streams)
         ticket = None
-        with RunsOut(stage.listed, nth, onwards=onwards) as out, contextlib.suppress(MemoryError):
+        with out, contextlib.suppress(MemoryError):
             ticket = stage.model.launch(batch)
         if ticket is None:
             ticket = stage.model.launch(batch)
         settle(stage, ticket, batch)
         for _ in range(2):
             step(stage, streams)
-        stage.stands()
-        stage.empty(free)
-        if not out.hit:
-            return
 
 
 def step(stage: Scene, streams: list[int]) -> None:
@@ -254,11 +240,11 @@ def settle(stage: Scene, ticket: Ticket, batch: RoundBatch) -> None:
 
 @pytest.mark.slow
 def test_lanes_whose_rows_could_not_be_kept_are_closed_and_leave_nothing() -> None:
-    for stage, free, nth in faults(graphs=False):
+    for stage, out in faults():
         ticket = branch(stage)
         stage.model.collect(ticket)
         paths = ((0, 2, 3), (0,), (0,))
-        with RunsOut(stage.listed, nth) as out:
+        with out:
             try:
                 stage.model.keep(ticket, paths)
             except MemoryError:
@@ -269,25 +255,17 @@ def test_lanes_whose_rows_could_not_be_kept_are_closed_and_leave_nothing() -> No
                 stage.histories[stage.lanes[0]] += (1, 3, 4)
                 stage.histories[stage.lanes[1]].append(2)
                 stage.histories[stage.lanes[2]].append(4)
-        stage.stands()
-        stage.empty(free)
-        if not out.hit:
-            return
 
 
 @pytest.mark.slow
 def test_memory_that_lacks_for_what_a_head_reads_fails_no_rows_that_stay_where_they_lie() -> None:
-    for stage, free, nth in faults(graphs=False):
+    for stage, out in faults():
         ticket = branch(stage)
         stage.model.collect(ticket)
-        with RunsOut(stage.listed, nth) as out:
+        with out:
             stage.model.keep(ticket, ((0,), (0, 1), (0,)))
         for lane, tokens in zip(stage.lanes, ((1,), (2, 3), (4,)), strict=True):
             stage.histories[lane] += tokens
-        stage.stands()
-        stage.empty(free)
-        if not out.hit:
-            return
 
 
 @pytest.mark.parametrize("name", ["open", "fork", "resume", "prefill", "keep"])
