@@ -5,66 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import openai
 import pytest
-from pydantic import BaseModel, TypeAdapter
 
-from tensorfold.adapters.grammar.compiler import GuidanceCompiler
-from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.dialects import DIALECTS
-from tensorfold.domain.families.plans import Dialect
-from tests.end_to_end.hash_server import hash_server
+from tests.end_to_end.asked_forms import ARGUMENTS, NAMED, SCHEMA, TOOLS, Answer, client_of
 from tests.end_to_end.served import client_of as client_at
 from tests.end_to_end.served import served
-from tests.fakes.hash_model import HashModel
-from tests.fakes.steered import PieceTokenizer, steered
-from tests.fakes.tokenizer import SPECIALS
 from tests.libraries import needs
 
 pytestmark = [pytest.mark.slow, needs("llguidance")]
 
-TOKENIZER = PieceTokenizer(specials=SPECIALS[:-1])
 ASK: list[Any] = [{"role": "user", "content": "Find the notes."}]
-
-
-class Place(BaseModel):
-    city: str
-    floor: int | None
-
-
-class Answer(BaseModel):
-    kind: Literal["file", "folder"]
-    found: bool
-    places: list[Place]
-
-
-class FindFiles(BaseModel):
-    pattern: str
-    limit: int = 5
-    deep: bool | None = None
-
-
-TOOLS: list[Any] = [
-    {"type": "function", "function": {"name": "find_files", "parameters": FindFiles.model_json_schema()}},
-    {"type": "function", "function": {"name": "now"}},
-]
-ARGUMENTS: dict[str, TypeAdapter[Any]] = {"find_files": TypeAdapter(FindFiles), "now": TypeAdapter(dict[str, None])}
-
-
-@contextmanager
-def client_of(dialect: str = "json") -> Iterator[openai.OpenAI]:
-    model = HashModel(steered(TOKENIZER, 7), max_streams=8, max_lanes=8)
-    with hash_server(
-        model, EngineSettings(parallel=4), tokenizer=TOKENIZER, context=4096, max_tokens=1500,
-        grammars=GuidanceCompiler(TOKENIZER, frozenset({TOKENIZER.end_id})), dialect=Dialect(tool_calls=dialect),
-    ) as place:  # fmt: skip
-        base = f"http://127.0.0.1:{place.port}/v1"
-        with openai.OpenAI(base_url=base, api_key="none", max_retries=0, timeout=60) as client:
-            yield client
 
 
 @pytest.fixture(scope="module")
@@ -96,22 +51,18 @@ def test_a_schema_of_pydantics_is_parsed_streamed_plain_and_serial(
     said = client.chat.completions.parse(model="hash", messages=ASK, response_format=Answer, **sampling)
     assert said.choices[0].finish_reason == "stop" and isinstance(said.choices[0].message.parsed, Answer)
     text = said.choices[0].message.content
-    form: Any = {
-        "type": "json_schema",
-        "json_schema": {"name": "Answer", "schema": Answer.model_json_schema() | {"additionalProperties": False}},
-    }
     for draft in (True, False):
-        got = streamed(client, response_format=form, extra_body={"draft": draft}, **sampling)
+        got = streamed(client, response_format=SCHEMA, extra_body={"draft": draft}, **sampling)
         Answer.model_validate_json(got[0])
         assert got[2] == "stop"
         again: Any = client.chat.completions.create(
-            model="hash", messages=ASK, response_format=form, extra_body={"draft": not draft}, **sampling
+            model="hash", messages=ASK, response_format=SCHEMA, extra_body={"draft": not draft}, **sampling
         )
         assert again.choices[0].message.content == got[0]
     assert text is not None and json.loads(text)
 
 
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "find_files"}}], ids=str)
+@pytest.mark.parametrize("choice", ["required", NAMED], ids=str)
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_a_forced_call_is_one_of_an_offered_tool_in_every_form(dialect: str, choice: Any) -> None:
     with client_of(dialect) as client:

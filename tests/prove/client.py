@@ -8,65 +8,21 @@ server that keeps nothing: all must be one reply, in the client's own types, and
 from __future__ import annotations
 
 import argparse
-import contextlib
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import openai
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from pydantic import BaseModel, TypeAdapter
 
-from tensorfold.adapters.grammar.compiler import GuidanceCompiler
-from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.dialects import DIALECTS
-from tensorfold.domain.families.plans import Dialect
-from tests.end_to_end.hash_server import hash_server
-from tests.fakes.chunky_model import ChunkyModel
-from tests.fakes.steered import PieceTokenizer, steered
-from tests.fakes.tokenizer import SPECIALS
+from tests.end_to_end.asked_forms import ARGUMENTS, NAMED, SCHEMA, TOOLS, Answer, client_of
 
-TOKENIZER = PieceTokenizer(specials=SPECIALS[:-1])
 TURNS, LEAST_TURNS = 24, 20
 """Turns of a conversation, and the fewest that a proof takes in each dialect."""
-
-
-class Place(BaseModel):
-    """A part of an answer."""
-
-    city: str
-    floor: int | None
-
-
-class Answer(BaseModel):
-    """A reply that a schema holds."""
-
-    kind: Literal["file", "folder"]
-    found: bool
-    places: list[Place]
-
-
-class FindFiles(BaseModel):
-    """Arguments of a tool."""
-
-    pattern: str
-    limit: int = 5
-    deep: bool | None = None
-
-
-TOOLS: list[Any] = [
-    {"type": "function", "function": {"name": "find_files", "parameters": FindFiles.model_json_schema()}},
-    {"type": "function", "function": {"name": "now"}},
-]
-ARGUMENTS: dict[str, TypeAdapter[Any]] = {"find_files": TypeAdapter(FindFiles), "now": TypeAdapter(dict[str, None])}
-NAMED: Any = {"type": "function", "function": {"name": "find_files"}}
-SCHEMA: Any = {
-    "type": "json_schema",
-    "json_schema": {"name": "Answer", "schema": Answer.model_json_schema() | {"additionalProperties": False}},
-}
 FORMS: tuple[dict[str, Any], ...] = (
     {},
     {"tools": TOOLS, "tool_choice": "required"},
@@ -97,21 +53,6 @@ class Tally:
     prompt: int = 0
     cached: int = 0
     faults: list[str] = field(default_factory=list)
-
-
-@contextlib.contextmanager
-def client_of(dialect: str, keeps: int) -> Iterator[openai.OpenAI]:
-    """OpenAI's client of a server that keeps so many bytes of prompts' states."""
-    model = ChunkyModel(steered(TOKENIZER, 7), prefill_slice=0, max_streams=8, max_lanes=8)
-    grammars = GuidanceCompiler(TOKENIZER, frozenset({TOKENIZER.end_id}))
-    with (
-        hash_server(
-            model, EngineSettings(parallel=4), tokenizer=TOKENIZER, context=16_384, max_tokens=1500, grammars=grammars,
-            dialect=Dialect(tool_calls=dialect), keeps=keeps,
-        ) as place,
-        openai.OpenAI(base_url=f"http://127.0.0.1:{place.port}/v1", api_key="none", max_retries=0) as client,
-    ):  # fmt: skip
-        yield client
 
 
 def plain(client: openai.OpenAI, tally: Tally, **fields: Any) -> Said:
