@@ -8,9 +8,11 @@ streams at once, rounds without graphs against captured ones, and planted faults
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
 from tensorfold.application.head_profiles import Profile
 from tensorfold.application.planted_heads import PlantedHeads
-from tensorfold.application.planting import PlantedDrafts
+from tensorfold.application.planting import PlantedDrafts, Shape
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.proof import Case, Report, Row
 from tensorfold.application.proof_runner import ProofRunner
@@ -37,6 +39,8 @@ PROFILE = Profile(((0.75, 0.1), (0.7, 0.1), (0.6, 0.1)))
 """How often a planted head's best and second candidates are right, by depth."""
 CROWDS = (4, 8)
 LEAST_REFUSED = 0.2
+TURNS = 8
+"""Times that a crowd is asked for again, its windows cut and its streams mixed in another way each time."""
 _CHUNK = 64
 
 
@@ -84,16 +88,32 @@ class Proved:
         return lacks
 
 
-def prove(model: TargetModel, folder: Path, seed: int, tokens: int, say: Say = lambda line: None) -> Proved:
-    """Prove until so many tokens were compared or something went wrong; other prompts each time."""
-    proved = Proved()
+def prove(
+    model: TargetModel,
+    folder: Path,
+    seed: int,
+    tokens: int,
+    say: Say = lambda line: None,
+    *,
+    turns: int = TURNS,
+    until: float = math.inf,
+    into: Proved | None = None,
+) -> Proved:
+    """Prove until so many tokens were compared or something went wrong; other prompts each time.
+
+    Nothing is begun behind `until` of the monotonic clock. What is found is added to `into`, so that it outlasts a
+    fault.
+    """
+    proved = Proved() if into is None else into
     for number in itertools.count():
         report = prove_once(model, folder / f"record-{number}", seed + number, CROWDS[number % len(CROWDS)])
         proved.take(report.rows, report.reasons)
         if not proved.reasons:
-            proved.take([crowd(model, seed + number, CROWDS[-1])])
+            known = cases(model, seed + number, CROWDS[-1])
+            crowds = [crowd(model, known, streams, turns) for streams in CROWDS]
+            proved.take(crowds, [reason for row in crowds for reason in wrong(row)])
         say(f"  {proved.compared:,} tokens, {proved.differences} differences")
-        if proved.compared >= tokens or proved.reasons or proved.differences:
+        if proved.compared >= tokens or proved.reasons or proved.differences or time.monotonic() >= until:
             return proved
     raise AssertionError
 
@@ -152,61 +172,62 @@ def scheduled(model: TargetModel, streams: int, record: RecordUnderProof | None 
         scheduler.stop(60.0)
 
 
-def cases(scheduler: Scheduler, seed: int, count: int, reply: int | None = None) -> list[Case]:
+def cases(model: TargetModel, seed: int, count: int) -> list[Case]:
     """Serial replies to so many prompts of different lengths, every other one sampled."""
-    runner, vocabulary = ProofRunner(scheduler), scheduler.engine.model.limits.vocabulary
+    vocabulary = model.limits.vocabulary
     made = []
-    for number in range(count):
-        prompt = prompt_ids(vocabulary, 5 + 37 * number % 150, 50_000 + 131 * seed + number)
-        sampling = Sampling(seed + number, 1.1, 40 * (number % 3), 0.95) if number % 2 else Sampling()
-        made.append(runner.serial(Case(prompt, sampling)))
+    with scheduled(model, 1) as scheduler:
+        runner = ProofRunner(scheduler)
+        for number in range(count):
+            prompt = prompt_ids(vocabulary, 5 + 37 * number % 150, 50_000 + 131 * seed + number)
+            sampling = Sampling(seed + number, 1.1, 40 * (number % 3), 0.95) if number % 2 else Sampling()
+            made.append(runner.serial(Case(prompt, sampling)))
     return made
 
 
-def crowd(model: TargetModel, seed: int, streams: int) -> Row:
-    """So many streams at once, chains beside trees, right and wrong drafts planted in all of them."""
-    limits = model.limits
+def crowd(model: TargetModel, known: Sequence[Case], streams: int, turns: int = 1) -> Row:
+    """So many streams at once, chains beside trees, right and wrong drafts planted in all of them.
+
+    Each turn asks for all of `known`, whose replies are serial ones, in company that changes: who streams together,
+    which of them draft trees, and how many drafts of their windows are right.
+    """
     row = Row(f"{streams} streams", counts_drafts=False)
     with scheduled(model, streams) as scheduler:
         runner = ProofRunner(scheduler)
-        known = cases(scheduler, seed, streams)
-        reads = []
-        for index, case in enumerate(known):
-            tree = index % 2 == 1 and limits.tree_width >= 2
-            width = limits.tree_width if tree else limits.chain_width
-            lengths = itertools.cycle(range(min(width, 16), -1, -1))
-            shape = "tree" if tree else "chain"
-            planted = PlantedDrafts(
-                len(case.prompt), case.reply, lengths, shape, limits.vocabulary, row.tally, 5, width - 1  # type: ignore[arg-type]
-            )  # fmt: skip
-            reads.append(runner.start(case, planted if width > 1 else None))
-        for index, (case, read) in enumerate(zip(known, reads, strict=True)):
-            runner.compare(row, index, case, read.finish())
+        for turn in range(turns):
+            order = [*known[turn % len(known) :], *known[: turn % len(known)]]
+            for start in range(0, len(order), streams):
+                group = order[start : start + streams]
+                reads = [runner.start(case, _planted(model, case, row, turn, at)) for at, case in enumerate(group)]
+                for index, (case, read) in enumerate(zip(group, reads, strict=True)):
+                    runner.compare(row, index, case, read.finish())
+            if row.differences:
+                break
     return row
 
 
-def same(model: TargetModel, twin: TargetModel, seed: int, count: int = 8) -> Row:
-    """Replies of a model, drafts planted, against the serial ones of its twin: tokens and bits."""
-    row = Row("twin", counts_drafts=False)
-    with scheduled(twin, 4) as scheduler:
-        known = cases(scheduler, seed, count)
-    with scheduled(model, 4) as scheduler:
-        runner = ProofRunner(scheduler)
-        reads = []
-        for case in known:
-            lengths = itertools.cycle((3, 7, 0, 1))
-            planted = PlantedDrafts(
-                len(case.prompt), case.reply, lengths, "chain", model.limits.vocabulary, row.tally, 5
-            )
-            reads.append(runner.start(case, planted))
-        for index, (case, read) in enumerate(zip(known, reads, strict=True)):
-            runner.compare(row, index, case, read.finish())
-    return row
+def wrong(row: Row) -> list[str]:
+    """What went wrong in a crowd, in words."""
+    told = [row.note] if row.note else []
+    told += [row.first.sentence()] if row.first is not None else []
+    return [f"{row.mode}: {each}" for each in told]
 
 
-def caught(model: TargetModel, seed: int, faults: Sequence[str] = ()) -> bool:
-    """Whether a crowd over a model with a planted fault shows a difference."""
-    return crowd(model, seed, CROWDS[-1]).differences > 0
+def _planted(model: TargetModel, case: Case, row: Row, turn: int, at: int) -> PlantedDrafts | None:
+    limits = model.limits
+    tree = (at + turn) % 2 == 1 and limits.tree_width >= 2
+    width = limits.tree_width if tree else limits.chain_width
+    if width < 2:
+        return None
+    falling = range(min(width, 16), -1, -1)
+    lengths = itertools.islice(itertools.cycle(falling), 3 * turn + at, None)
+    shape: Shape = "tree" if tree else "chain"
+    return PlantedDrafts(len(case.prompt), case.reply, lengths, shape, limits.vocabulary, row.tally, 5, width - 1)
+
+
+def caught(model: TargetModel, known: Sequence[Case]) -> bool:
+    """Whether a crowd over a model with a planted fault shows a difference from a sound one's serial replies."""
+    return crowd(model, known, CROWDS[-1]).differences > 0
 
 
 class FaultyDecoder:
@@ -244,17 +265,17 @@ class FaultyDecoder:
 FAULTS = ("width", "neighbour", "stale")
 
 
-def totals(all_proved: dict[str, Proved]) -> Proved:
+def totals(all_proved: Iterable[Proved]) -> Proved:
     """Everything together."""
     total = Proved()
-    for one in all_proved.values():
-        total = replace(
-            total,
+    for one in all_proved:
+        total = Proved(
             compared=total.compared + one.compared,
             differences=total.differences + one.differences,
             kept=total.kept + one.kept,
             refused=total.refused + one.refused,
             copied=total.copied + one.copied,
             resumed=total.resumed + one.resumed,
+            reasons=[*total.reasons, *one.reasons],
         )
     return total

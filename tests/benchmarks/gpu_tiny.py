@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tensorfold.adapters.cuda.loader import Stored
@@ -11,6 +12,7 @@ from tensorfold.domain.families import llama
 from tensorfold.domain.families.binding import bind, resolve
 from tensorfold.domain.families.storage import Layout, parse_quantization
 from tests.benchmarks.gpu_heads import head_of
+from tests.synthetic import llama_checkpoints
 from tests.synthetic.llama_checkpoints import TinyLlama
 from tests.synthetic.plan_checkpoints import PLANS, dflash_plan, write_checkpoint, write_drafter
 from tests.synthetic.publications import Quantized
@@ -26,7 +28,8 @@ def stored_tiny(folder: Path, family: str, seed: int) -> Stored:
     The tiny 27B drafts with a DFlash2 drafter, the tiny Nemotron with its own head, the tiny Llama copies alone.
     """
     if family == "llama":
-        plan, path = llama.plan(_LLAMA.config()), _LLAMA.write(folder / "checkpoint")
+        stored = replace(_LLAMA, quantization=llama_checkpoints.Layout(4, 64), dtype="BF16") if seed % 2 else _LLAMA
+        plan, path = llama.plan(stored.config()), replace(stored, seed=1 + seed).write(folder / "checkpoint")
     else:
         config = tiny(family, max_position_embeddings=1024)
         plan = PLANS[family](config)
