@@ -1,7 +1,8 @@
 """The whole command on tiny checkpoints: `tensorfold verify` passes, and replies over HTTP are the serial ones.
 
 Each family is served by `tensorfold serve` in a process of its own; every prompt is asked for without drafts, with
-them, streamed, and beside all the others at once. Nothing of the user's is read: caches lie in a temporary folder.
+them, streamed, and beside all the others at once. Families take their time side by side: none is timed. Nothing of the
+user's is read: caches lie in a temporary folder.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +43,7 @@ PROMPTS = (
 SAMPLINGS: tuple[Mapping[str, Any], ...] = ({"temperature": 0}, {"temperature": 1.0, "seed": 7, "top_p": 0.95})
 REPLY = 60
 _START_S = 240.0
+_VERIFY_S = 240.0
 
 
 @dataclass(slots=True)
@@ -82,23 +85,40 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def verify(home: Path, family: str, backend: str) -> Verified:
-    """Both for one family, its checkpoint written first."""
+def verify_all(home: Path, backend: str, families: Sequence[str] = tuple(FAMILIES)) -> dict[str, Verified]:
+    """Every family, each below a folder of its own; what one of them raises is what it said."""
+
+    def one(family: str) -> Verified:
+        own = home / family
+        own.mkdir(parents=True)
+        made = Verified()
+        try:
+            verify(own, family, backend, made)
+        except Exception:
+            made.said.append(traceback.format_exc())
+        return made
+
+    with ThreadPoolExecutor(len(families)) as side_by_side:
+        return dict(zip(families, side_by_side.map(one, families), strict=True))
+
+
+def verify(home: Path, family: str, backend: str, made: Verified) -> None:
+    """Both for one family, its checkpoint written first. Raises RuntimeError or an OSError where one does not run."""
     write(home, family)
     flags = ("--backend", backend, "--context", "512", *FAMILIES[family])
-    made = Verified()
     command = [sys.executable, "-m", "tensorfold", "verify", family, "--json", *flags]
-    done = subprocess.run(command, cwd=home, env=environment(home), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=home, env=environment(home), capture_output=True, text=True, check=False, timeout=_VERIFY_S
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if not lines:
-        made.said = [f"verify ended with {done.returncode}: {done.stderr[-2000:]}"]
-        return made
-    report = json.loads(lines[-1])
-    made.passed = bool(report["passed"]) and done.returncode == 0
-    made.compared, made.differences, made.said = report["compared"], report["differences"], report["reasons"]
+    if lines:
+        report = json.loads(lines[-1])
+        made.passed = bool(report["passed"]) and done.returncode == 0
+        made.compared, made.differences, made.said = report["compared"], report["differences"], report["reasons"]
+    else:
+        made.said.append(f"verify ended with {done.returncode}: {done.stderr[-2000:]}")
     with serving(home, family, ("--parallel", "8", *flags)) as port:
         over_http(port, made)
-    return made
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.gpu_verify import Verified, over_http, serving, write
+from tests.benchmarks.gpu_verify import Verified, over_http, serving, verify_all, write
 
 
 @pytest.mark.slow
@@ -24,6 +24,14 @@ def test_a_server_that_does_not_start_is_told_with_its_words(tmp_path: Path) -> 
     write(tmp_path, "llama")
     with pytest.raises(RuntimeError, match="--context"), serving(tmp_path, "llama", ("--context", "1")):
         pass
+
+
+@pytest.mark.slow
+def test_the_whole_command_runs_and_a_family_that_cannot_is_told_beside_one_that_passes(tmp_path: Path) -> None:
+    found = verify_all(tmp_path, "mlx", ("llama", "unknown"))
+    assert found["llama"].holds, found["llama"]
+    assert not found["unknown"].holds
+    assert "Traceback" in found["unknown"].said[0]
 
 
 def test_a_family_that_drafted_nothing_or_differs_over_http_does_not_hold() -> None:
