@@ -1,13 +1,22 @@
-"""What launches cost here, measured when a model is loaded: the engine plans its windows by it."""
+"""What launches cost here, measured when a model is loaded: the engine plans its windows by it.
+
+Whatever else the machine does only adds to a time, so of many the lower quartile counts. A round of one row is timed as
+streams that go on a row at a time have it, the head behind the draws of rounds that are drafted one after another: in
+both the next work may be queued before the draws are read.
+"""
 
 from __future__ import annotations
 
-import statistics
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 
 from tensorfold.application.ports.target_model import (
+    HeadLimits,
+    Lane,
     LaneWindow,
     ModelCosts,
     ProposeSpec,
@@ -15,57 +24,117 @@ from tensorfold.application.ports.target_model import (
     Span,
     TargetModel,
 )
+from tensorfold.domain.drafting.costs import levelled
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import chain
 
 ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
-REPEATS = 3
+DEPTHS = (1, 2, 4)
+"""Depths at which a chain is timed, beside the deepest; it takes as long for every further draft."""
 PROMPT = 256
+WARM, TURNS = 3, 8
+"""Rounds that compile, capture and become a habit; rounds that are timed."""
 
 
 def measure(model: TargetModel) -> ModelCosts:
-    """Medians of a few launches of each row count, and of a prompt's rows; wall time, collected on the host."""
+    """Times of a prompt's rows, of launches by rows, and of the head by depth; wall time, collected on the host."""
     limits = model.limits
-    count = max(1, min(PROMPT, limits.context - limits.chain_width - 2))
-    ids = np.random.default_rng(7).integers(0, limits.vocabulary, count + limits.chain_width + 1)
-    lane = model.open(count + limits.chain_width + 1)
+    steps = (WARM + TURNS) * (2 + len(DEPTHS))
+    count = max(1, min(PROMPT, limits.context - limits.chain_width - steps - 2))
+    capacity = min(limits.context, count + limits.chain_width + steps + 1)
+    ids = np.random.default_rng(7).integers(0, limits.vocabulary, count + limits.chain_width + 1).astype(np.int64)
     prompt_ms = []
+    lane = model.open(capacity)
     for _ in range(2):  # the first call compiles
         model.close(lane)
-        lane = model.open(count + limits.chain_width + 1)
+        lane = model.open(capacity)
         began = perf_counter()
-        model.collect(model.prefill(lane, ids.astype(np.int64), Span(0, count)))
+        model.collect(model.prefill(lane, ids, Span(0, count)))
         prompt_ms.append((perf_counter() - began) * 1e3)
-    windows = [
-        chain(int(ids[count]), [int(token) for token in ids[count + 1 : count + rows]])
-        for rows in ROWS
-        if rows <= limits.chain_width
-    ]
-    times: list[list[float]] = [[] for _ in windows]
-    # Row counts take turns: a few rounds of one row in a row, and the next would be queued ahead and waited for.
-    for _ in range(1 + REPEATS):
-        for window, took in zip(windows, times, strict=True):
-            began = perf_counter()
-            ticket = model.launch(RoundBatch((LaneWindow(lane, count, window, Sampling()),)))
-            model.collect(ticket)
-            took.append((perf_counter() - began) * 1e3)
-            model.keep(ticket, [()])
-    rows_ms = [(len(window), statistics.median(took[1:])) for window, took in zip(windows, times, strict=True)]
-    head_ms = _head(model, lane, int(ids[count]))
+    stream = _Stream(model, lane, count, capacity, [int(token) for token in ids[count:]])
+    rows_ms = [(rows, stream.window_ms(rows)) for rows in ROWS if 1 < rows <= limits.chain_width]
+    rows_ms.insert(0, (1, stream.serial_ms()))
+    head_ms = () if limits.head is None else _head(stream, limits.head)
     model.close(lane)
     return ModelCosts(tuple(rows_ms), prompt_ms[-1] / count, head_ms)
 
 
-def _head(model: TargetModel, lane: int, pending: int) -> tuple[float, ...]:
-    head = model.limits.head
-    if head is None:
-        return ()
-    costs = []
-    for depth in range(1, head.most + 1):
+@dataclass(slots=True)
+class _Stream:
+    """A lane that absorbed `at` tokens and goes on with `tokens`."""
+
+    model: TargetModel
+    lane: Lane
+    at: int
+    capacity: int
+    tokens: list[int]
+
+    def window_ms(self, rows: int) -> float:
+        """A launch of so many rows, to its draws; none of them stays."""
         times = []
-        for _ in range(1 + REPEATS):
+        for _ in range(1 + TURNS):
             began = perf_counter()
-            model.propose([ProposeSpec(lane, pending, depth, Sampling())])
+            self._round(rows, stays=False)
             times.append((perf_counter() - began) * 1e3)
-        costs.append(statistics.median(times[1:]))
-    return tuple(costs)
+        return typical(times[1:])
+
+    def serial_ms(self) -> float:
+        """A round of one row behind others of one row, each of which stays: from draws to draws."""
+        times = []
+        before = perf_counter()
+        for _ in range(WARM + TURNS):
+            self._round(1, stays=True)
+            now = perf_counter()
+            times.append((now - before) * 1e3)
+            before = now
+        return typical(times[WARM:])
+
+    def head_ms(self, depth: int) -> float:
+        """From the draws of a round with `depth` drafts, of which none lands, to the drafts of the next."""
+        times = []
+        for _ in range(WARM + TURNS):
+            rows = 1 + min(depth, self.model.limits.chain_width - 1)
+            times.append(self._round(rows, stays=True, depth=depth))
+        return typical(times[WARM:])
+
+    def _round(self, rows: int, *, stays: bool, depth: int = 0) -> float:
+        """One round; the milliseconds behind its draws. A lane that is full keeps nothing more."""
+        rows = min(rows, self.capacity - self.at)
+        window = chain(self.tokens[0], self.tokens[1:rows])
+        ticket = self.model.launch(RoundBatch((LaneWindow(self.lane, self.at, window, Sampling()),)))
+        (drawn,) = self.model.collect(ticket).tokens
+        began = perf_counter()
+        stays = stays and self.at + rows < self.capacity
+        self.model.keep(ticket, [(0,) if stays else ()])
+        if stays:
+            self.at, self.tokens[0] = self.at + 1, drawn[0]
+        if depth:
+            self.model.propose([ProposeSpec(self.lane, self.tokens[0], depth, Sampling())])
+        return (perf_counter() - began) * 1e3
+
+
+def _head(stream: _Stream, head: HeadLimits) -> tuple[float, ...]:
+    """The head's times by depth: a block takes one time, a chain one more for each draft."""
+    if head.kind == "lattice":
+        return (stream.head_ms(head.most),) * head.most
+    depths = sorted({depth for depth in (*DEPTHS, head.most) if depth <= head.most})
+    return between(depths, levelled([stream.head_ms(depth) for depth in depths]))
+
+
+def typical(times: Sequence[float]) -> float:
+    """The lower quartile."""
+    return sorted(times)[len(times) // 4]
+
+
+def between(depths: Sequence[int], times: Sequence[float]) -> tuple[float, ...]:
+    """Times of every depth from 1 to the last of `depths`, on lines between those measured."""
+    made = []
+    for depth in range(1, depths[-1] + 1):
+        right = bisect_left(depths, depth)
+        if depths[right] == depth:
+            made.append(times[right])
+            continue
+        left = right - 1
+        share = (depth - depths[left]) / (depths[right] - depths[left])
+        made.append(times[left] + share * (times[right] - times[left]))
+    return tuple(made)
