@@ -1,7 +1,8 @@
 """The proof of conversations: whatever becomes of a stream on its way, its reply is the serial one, token for token.
 
-Eight cells: prompts resumed, restarted, preempted, paused and read in slices, and replies under a budget, a forced call
-or a grammar. Each runs through the real scheduler until it compared enough tokens; the last line has the figures.
+Nine cells: prompts resumed, restarted, preempted, paused and read in slices, and replies under a budget, a forced call
+or a grammar, and forms whose streams give their lanes up. Each runs through the real scheduler until it compared enough
+tokens; the last line has the figures.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Sequence
 
 from tests.prove import grammar, prompts
+from tests.prove.grammar import GIVEN_UP
 from tests.prove.prompts import CellReport
 from tests.prove.shares import shares
 
@@ -29,7 +31,7 @@ def run(job: tuple[str, int, int]) -> CellReport:
     if name in prompts.CELLS:
         return prompts.Cell(name, seed).run(tokens)
     tally = grammar.cell(name, tokens, seed)
-    return CellReport(name, tally.tokens, tally.differences, first=tally.first)
+    return CellReport(name, tally.tokens, tally.differences, dropped=tally.dropped, first=tally.first)
 
 
 def failures(reports: Sequence[CellReport], least_cell: int, least: int) -> list[str]:
@@ -43,11 +45,14 @@ def failures(reports: Sequence[CellReport], least_cell: int, least: int) -> list
     ]
     if (compared := sum(r.compared for r in reports)) < least:
         found.append(f"{compared:,} tokens compared in all, {least:,} are needed")
+    found += [f"{r.cell}: no lane was" for r in reports if r.cell == GIVEN_UP and not r.dropped]
     return [*found, *prompts.failures([r for r in reports if r.cell in prompts.CELLS])]
 
 
 def _told(report: CellReport) -> str:
     said = f"{report.cell:11} {report.compared:9,} tokens, {report.differences} differences {report.first}".rstrip()
+    if report.cell == GIVEN_UP:
+        return f"{said}; {report.dropped} lanes given up"
     if report.cell not in prompts.CELLS:
         return said
     return (

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tensorfold.application.lanes import Lanes
+from tensorfold.application.live import Live
 from tensorfold.domain.gates.constraint import Constraint, Mask
 from tensorfold.domain.sampling import draw_rows
 from tensorfold.domain.windows import Window
 from tests.fakes.hash_launch import DrawnRows, HashLaunch
 from tests.fakes.hash_model import HashModel
 from tests.libraries import needs
-from tests.prove.grammar import CELLS, Tally, bench_of, cell, schemas
+from tests.prove.gate_bench import Tally
+from tests.prove.grammar import CELLS, GIVEN_UP, bench_of, cell, schemas
 from tests.prove.schemas import Listed
 
 pytestmark = [pytest.mark.slow, needs("llguidance")]
@@ -33,6 +36,35 @@ OWN = (
 def test_drafted_replies_of_every_gate_are_the_serial_ones(name: str) -> None:
     tally = cell(name, 300, 11, batch=5)
     assert tally.tokens >= 300 and not tally.differences, tally.first
+
+
+def test_replies_under_gates_whose_lanes_are_given_up_are_the_serial_ones() -> None:
+    tally = cell(GIVEN_UP, 300, 11, batch=16)
+    assert tally.dropped and not tally.differences, tally.first
+
+
+def masks_forgotten(live: Live) -> None:
+    """A reply is read again without its masks."""
+    live.again = None
+
+
+def masks_of_its_end(live: Live) -> None:
+    """A reply is read again with the masks of where it had come to."""
+    live.again = live.stream.constraint
+
+
+@pytest.mark.parametrize("plant", [masks_forgotten, masks_of_its_end])
+def test_a_reply_that_is_read_again_with_other_masks_is_noticed(
+    plant: Callable[[Live], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop = Lanes.drop
+
+    def planted(self: Lanes, live: Live, *, keep: bool = False) -> None:
+        drop(self, live, keep=keep)
+        plant(live)
+
+    monkeypatch.setattr(Lanes, "drop", planted)
+    assert cell(GIVEN_UP, 3000, 11, batch=16).differences
 
 
 def test_replies_under_schemas_are_valid() -> None:
