@@ -12,7 +12,7 @@ from typing import Any
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
-from tensorfold.application.ports.backend import Backend, DrafterCheckpoint
+from tensorfold.application.ports.backend import Backend, DrafterCheckpoint, ModelCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.machine import Clock
 from tensorfold.application.ports.target_model import TargetModel
@@ -101,15 +101,11 @@ def load_engine(
 ) -> tuple[Engine, StreamFactory]:
     """Load the weights and stand the engine on them; called on the engine's own thread. Raises RefusedError."""
     model = backend.load(
-        described.plan,
-        described.bound,
-        facts,
+        ModelCheckpoint(described.plan, described.bound, facts, settings.heads, drafter),
         name=name,
         context=described.context,
         max_streams=settings.parallel,
         on_progress=on_progress,
-        drafts=settings.heads,
-        drafter=drafter,
         pools=pools,
     )
     if settings.drafts and (refusal := _refused_windows(described, facts, model)) is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tensorfold.application.loading import Described
-from tensorfold.application.ports.backend import Backend, DrafterCheckpoint
+from tensorfold.application.ports.backend import Backend, DrafterCheckpoint, ModelCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.target_model import ModelLimits
 from tensorfold.application.settings import DraftSettings, MemorySettings
@@ -89,14 +89,15 @@ def plan_memory(
     On a card it plans pools for so many `streams`, and for as many `kept` prompt ends as there is room for.
     """
     machine = backend.machine()
+    checkpoint = ModelCheckpoint(described.plan, described.bound, facts, heads, drafter)
     if machine.card is not None:
-        footprint = backend.footprint(described.plan, described.bound, facts, drafts=heads, drafter=drafter)
+        footprint = backend.footprint(checkpoint)
         target = family_of(facts.config).cuda_context
         return _on_card(described, footprint, machine.card, settings, asked, target, streams, kept)
     # A family's larger share is meant for a machine that holds nothing but its model.
     share = memory_share(described.plan.memory, machine.ram) if drafter is None else DEFAULT_SHARE
     made = budget(machine, share, limit=settings.limit, cache=settings.cache, limit_name=LIMIT)
-    footprint = backend.footprint(described.plan, described.bound, facts, drafts=heads, drafter=drafter)
+    footprint = backend.footprint(checkpoint)
     return _chosen(described, MemoryPlan(made, footprint), asked)
 
 

@@ -5,18 +5,15 @@ Imports torch only when a figure of the card is asked for or a model is loaded. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from tensorfold.adapters.cuda.memory import CudaMemory, machine
 from tensorfold.adapters.cuda.runtime import missing
-from tensorfold.application.ports.backend import DrafterCheckpoint
-from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.backend import ModelCheckpoint
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.machine import MemoryRuntime
 from tensorfold.application.ports.target_model import TargetModel
-from tensorfold.application.settings import PUBLISHED, DraftSettings
-from tensorfold.domain.families.binding import Bound
-from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.memory.budgets import Machine
 from tensorfold.domain.memory.cuda_footprint import cuda_footprint
 from tensorfold.domain.memory.cuda_holding import Room, room
@@ -43,32 +40,25 @@ class CudaBackend:
         """Torch's allocator."""
         return CudaMemory()
 
-    def footprint(
-        self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
-        *,
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
-    ) -> Footprint:
+    def footprint(self, checkpoint: ModelCheckpoint) -> Footprint:
         """What `load` would hold, reckoned from headers."""
-        model = None if drafter is None else drafter.plan
-        head = model is None and drafts.mtp_drafts != 0
-        return cuda_footprint(plan, bound, head=head, drafter=model, drafter_bits=drafts.drafter_bits)
+        drafts, drafter = checkpoint.drafts, checkpoint.drafter
+        return cuda_footprint(
+            checkpoint.plan,
+            checkpoint.bound,
+            head=drafter is None and drafts.mtp_drafts != 0,
+            drafter=None if drafter is None else drafter.plan,
+            drafter_bits=drafts.drafter_bits,
+        )
 
     def load(
         self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
+        checkpoint: ModelCheckpoint,
         *,
         name: str,
         context: int,
         max_streams: int,
         on_progress: Callable[[str], None],
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
         pools: Room | None = None,
     ) -> TargetModel:
         """Read the weights and those of the draft head, check rows and measure costs. Raises RefusedError."""
@@ -77,15 +67,5 @@ class CudaBackend:
             raise RefusedError(sentence)
         from tensorfold.adapters.cuda.loader import load
 
-        return load(
-            plan,
-            bound,
-            facts,
-            name=name,
-            context=context,
-            pools=pools or room(max_streams, context),
-            cache=self._cache,
-            on_progress=on_progress,
-            drafts=drafts,
-            drafter=drafter,
-        )
+        pools = pools or room(max_streams, context)
+        return load(checkpoint, name=name, context=context, pools=pools, cache=self._cache, on_progress=on_progress)

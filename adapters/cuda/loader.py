@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +23,9 @@ from tensorfold.adapters.cuda.row_check import RowCheck
 from tensorfold.adapters.cuda.runtime import current
 from tensorfold.adapters.cuda.timings import measure
 from tensorfold.adapters.cuda.weights import WeightReader
-from tensorfold.application.ports.backend import DrafterCheckpoint
-from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.backend import ModelCheckpoint
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.target_model import ModelCosts, ModelIdentity, ModelLimits
-from tensorfold.application.settings import PUBLISHED, DraftSettings
-from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.sampling import RULE
@@ -138,24 +136,14 @@ class Stored:
 
 
 def load(
-    plan: DecoderPlan,
-    bound: Mapping[str, Bound],
-    facts: CheckpointFacts,
-    *,
-    name: str,
-    context: int,
-    pools: Room,
-    cache: Path,
-    on_progress: Say,
-    drafts: DraftSettings = PUBLISHED,
-    drafter: DrafterCheckpoint | None = None,
+    checkpoint: ModelCheckpoint, *, name: str, context: int, pools: Room, cache: Path, on_progress: Say
 ) -> CudaModel:
     """The model of a checkpoint, on the card that torch sees first. Raises RefusedError."""
+    plan, bound, facts = checkpoint.plan, checkpoint.bound, checkpoint.facts
     refuse_unbuilt(plan)
     refuse_unread(bound)
     weights = WeightReader(bound, facts, on_progress, plan.tensors.probes)
-    head = _head(plan, weights, drafts, drafter, on_progress)
-    stored = Stored(plan, weights, facts.digest, head)
+    stored = Stored(plan, weights, facts.digest, _head(checkpoint, weights, on_progress))
     return load_stored(stored, name=name, context=context, pools=pools, cache=cache, on_progress=on_progress)
 
 
@@ -212,10 +200,9 @@ def compiling(rows: RowKernels, say: Say) -> Iterator[None]:
         rows.close()
 
 
-def _head(
-    plan: DecoderPlan, weights: WeightReader, drafts: DraftSettings, drafter: DrafterCheckpoint | None, say: Say
-) -> MakeHead | None:
+def _head(checkpoint: ModelCheckpoint, weights: WeightReader, say: Say) -> MakeHead | None:
     """The drafter where there is one, else the model's own head where it is stored and wanted."""
+    plan, drafts, drafter = checkpoint.plan, checkpoint.drafts, checkpoint.drafter
     if drafter is not None:
         own = WeightReader(drafter.bound, drafter.facts, say)
         return block_head(drafter.plan, own, drafter.name, drafts.drafter_bits)

@@ -5,18 +5,15 @@ Imports MLX only when it is asked to load. Nothing is printed: progress goes lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from tensorfold.adapters.mlx.memory import MlxMemory, held, machine
 from tensorfold.adapters.mlx.runtime import current, missing
-from tensorfold.application.ports.backend import DrafterCheckpoint
-from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.backend import ModelCheckpoint
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.machine import MemoryRuntime
 from tensorfold.application.ports.target_model import TargetModel
-from tensorfold.application.settings import PUBLISHED, DraftSettings
-from tensorfold.domain.families.binding import Bound
-from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.memory.budgets import Machine
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.memory.plan import Footprint
@@ -42,30 +39,18 @@ class MlxBackend:
         """MLX's allocator."""
         return MlxMemory(cpu=current().cpu)
 
-    def footprint(
-        self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
-        *,
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
-    ) -> Footprint:
+    def footprint(self, checkpoint: ModelCheckpoint) -> Footprint:
         """What `load` would hold, reckoned from headers."""
-        return held(plan, bound, facts, current(), drafts, drafter)
+        return held(checkpoint, current())
 
     def load(
         self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
+        checkpoint: ModelCheckpoint,
         *,
         name: str,
         context: int,
         max_streams: int,
         on_progress: Callable[[str], None],
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
         pools: Room | None = None,
     ) -> TargetModel:
         """Read the weights and those of the draft head, check rows and measure costs. Raises RefusedError."""
@@ -74,5 +59,5 @@ class MlxBackend:
             raise RefusedError(sentence)
         from tensorfold.adapters.mlx.loader import Loading
 
-        loading = Loading(plan, bound, facts, current(), on_progress, drafts, drafter)
+        loading = Loading(checkpoint, current(), on_progress)
         return loading.model(self._cache / "checks", name=name, context=context, max_streams=max_streams)

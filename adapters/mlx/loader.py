@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,13 +23,9 @@ from tensorfold.adapters.mlx.rows_metal import MetalRows
 from tensorfold.adapters.mlx.runtime import Runtime
 from tensorfold.adapters.mlx.timings import measure
 from tensorfold.adapters.mlx.weights import WeightReader
-from tensorfold.application.ports.backend import DrafterCheckpoint
-from tensorfold.application.ports.checkpoints import CheckpointFacts
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.target_model import HeadLimits, ModelIdentity, ModelLimits
-from tensorfold.application.settings import PUBLISHED, DraftSettings
-from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.device_limits import most_rows
-from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.sampling import RULE
 
 A = TypeVar("A")
@@ -40,18 +36,10 @@ SLICE = 64
 class Loading:
     """One model being loaded. Nothing is read before `decoder` or `model` is called."""
 
-    def __init__(
-        self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
-        runtime: Runtime,
-        say: Callable[[str], None],
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
-    ) -> None:
-        self._plan, self._bound, self._facts, self._runtime, self._say = plan, bound, facts, runtime, say
-        self._drafts, self._drafter = drafts, drafter
+    def __init__(self, checkpoint: ModelCheckpoint, runtime: Runtime, say: Callable[[str], None]) -> None:
+        self._plan, self._bound, self._facts = checkpoint.plan, checkpoint.bound, checkpoint.facts
+        self._drafts, self._drafter = checkpoint.drafts, checkpoint.drafter
+        self._runtime, self._say = runtime, say
 
     def model(self, checks: Path, *, name: str, context: int, max_streams: int) -> MlxModel[Any]:
         """The model, its rows checked now or by an earlier start whose finding lies in `checks`."""

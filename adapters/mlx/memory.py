@@ -13,11 +13,8 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from tensorfold.adapters.mlx.runtime import Runtime
-from tensorfold.application.ports.backend import DrafterCheckpoint
-from tensorfold.application.ports.checkpoints import CheckpointFacts
-from tensorfold.application.settings import DraftSettings
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.domain.families.binding import Bound
-from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.state import ITEM_BYTES
 from tensorfold.domain.memory.budgets import Machine
 from tensorfold.domain.memory.held_weights import bound_bytes, drafted_rows_bytes, drafter_bytes
@@ -98,21 +95,15 @@ def fits_unpacked(bound: Mapping[str, Bound], ram: int) -> bool:
     return 4 * sum(math.prod(found.slot.shape) for found in bound.values()) <= min(_MOST_UNPACKED, ram // 2)
 
 
-def held(
-    plan: DecoderPlan,
-    bound: Mapping[str, Bound],
-    facts: CheckpointFacts,
-    runtime: Runtime,
-    drafts: DraftSettings,
-    drafter: DrafterCheckpoint | None,
-) -> Footprint:
-    """What a model loaded with these settings takes, from headers alone."""
+def held(checkpoint: ModelCheckpoint, runtime: Runtime) -> Footprint:
+    """What a model takes when it is loaded, from headers alone."""
+    plan, bound, drafts, drafter = checkpoint.plan, checkpoint.bound, checkpoint.drafts, checkpoint.drafter
     head = drafter is None and plan.mtp is not None and drafts.mtp_drafts != 0
     head = head and any(path.startswith(_HEAD) for path in bound)
     unpacked = runtime.cpu and fits_unpacked(bound, runtime.memory)
     dtype = "float32" if runtime.cpu else plan.activation
     loaded = bound if head else {path: found for path, found in bound.items() if not path.startswith(_HEAD)}
-    weights = bound_bytes(loaded, facts.tensors, dtype, unpacked=unpacked)
+    weights = bound_bytes(loaded, checkpoint.facts.tensors, dtype, unpacked=unpacked)
     item = 4 if unpacked else ITEM_BYTES[dtype]
     spans = plan.mtp.draft_ids if head and plan.mtp is not None else () if drafter is None else drafter.plan.draft_ids
     weights += drafted_rows_bytes(plan, spans, None, item)

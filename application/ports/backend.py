@@ -30,6 +30,21 @@ class DrafterCheckpoint:
     facts: CheckpointFacts
 
 
+@dataclass(frozen=True, slots=True)
+class ModelCheckpoint:
+    """A model whose files are sound, and what is to draft for it: no weight of it has been read.
+
+    Of `drafts` a backend needs `drafter_bits`, and `mtp_drafts` where it is 0: a head that drafts nothing is not
+    loaded. Where there is both a `drafter` and a head of the model's own, the drafter drafts.
+    """
+
+    plan: DecoderPlan
+    bound: Mapping[str, Bound]
+    facts: CheckpointFacts
+    drafts: DraftSettings = PUBLISHED
+    drafter: DrafterCheckpoint | None = None
+
+
 class Backend(Protocol):
     """One of MLX or CUDA. `load` runs on the thread that will own the model."""
 
@@ -50,38 +65,23 @@ class Backend(Protocol):
         """The allocator's figures."""
         ...
 
-    def footprint(
-        self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
-        *,
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
-    ) -> Footprint:
+    def footprint(self, checkpoint: ModelCheckpoint) -> Footprint:
         """What `load` would hold of a model: weights, lanes, work. From headers alone; the same on every start."""
         ...
 
     def load(
         self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
+        checkpoint: ModelCheckpoint,
         *,
         name: str,
         context: int,
         max_streams: int,
         on_progress: Callable[[str], None],
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
         pools: Room | None = None,
     ) -> TargetModel:
         """Read the weights, check rows and measure costs. Raises RefusedError.
 
         `pools` are the sizes of pools that a backend allocates at once, as memory was planned for them; one whose lanes
         grow by themselves has no use for them.
-
-        Of `drafts` a backend needs `drafter_bits`, and `mtp_drafts` where it is 0: a head that drafts nothing is not
-        loaded. Where there is both a `drafter` and a head of the model's own, the drafter drafts.
         """
         ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,12 @@ import pytest
 from tensorfold.application.loading import Described, check_config
 from tensorfold.application.memory_planning import PlannedMemory, plan_memory, settled
 from tensorfold.application.pooled_admission import PooledAdmission
-from tensorfold.application.ports.backend import DrafterCheckpoint
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.prompt_keeping import ChunkMemory, KeepingPlan, PromptKeeping, kept_ends
-from tensorfold.application.settings import PUBLISHED, DraftSettings, MemorySettings, PromptSettings
+from tensorfold.application.settings import PUBLISHED, MemorySettings, PromptSettings
 from tensorfold.domain.families import nemotron_h, qwen3_5
-from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.generation_defaults import read_generation
-from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.memory.budgets import GIB, Card, Machine
 from tensorfold.domain.memory.cuda_footprint import cuda_footprint
 from tensorfold.domain.memory.plan import Footprint
@@ -44,16 +41,8 @@ class OnCard(FakeBackend):
     def machine(self) -> Machine:
         return Machine(128 * GIB, card=self.card)
 
-    def footprint(
-        self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
-        *,
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
-    ) -> Footprint:
-        return cuda_footprint(plan, bound, head=drafts.mtp_drafts != 0)
+    def footprint(self, checkpoint: ModelCheckpoint) -> Footprint:
+        return cuda_footprint(checkpoint.plan, checkpoint.bound, head=checkpoint.drafts.mtp_drafts != 0)
 
 
 def planned(

@@ -32,12 +32,14 @@ def _tiny(name: str) -> Candidate[ModelSubject]:
         from tensorfold.adapters.filesystem.checkpoints import FolderReader
         from tensorfold.adapters.mlx.backend import MlxBackend
         from tensorfold.application.loading import describe
+        from tensorfold.application.ports.backend import ModelCheckpoint
         from tests.contracts.registry_world import tiny_package
 
         facts = FolderReader().facts(tiny_package(folder).provide(name, lambda line: None))
         told = describe(facts, "mlx", None)
+        checkpoint = ModelCheckpoint(told.plan, told.bound, facts)
         model = MlxBackend(folder).load(
-            told.plan, told.bound, facts, name=name, context=told.context, max_streams=4, on_progress=lambda line: None
+            checkpoint, name=name, context=told.context, max_streams=4, on_progress=lambda line: None
         )
         return ModelSubject(model, strict=True, pedantic=True)
 

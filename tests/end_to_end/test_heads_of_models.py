@@ -12,6 +12,7 @@ from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.adapters.mlx.backend import MlxBackend
 from tensorfold.application.head_profiles import Profile
 from tensorfold.application.planted_heads import PlantedHeads
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.replies import GenerationRequest
 from tensorfold.application.settings import DraftSettings, EngineSettings
@@ -47,15 +48,11 @@ def model(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ta
     facts = FolderReader().facts(one.folder)
     bound = resolve(one.plan, facts.tensors, parse_quantization(facts.config))
     loaded = MlxBackend(folder / "cache").load(
-        one.plan,
-        bound,
-        facts,
+        ModelCheckpoint(one.plan, bound, facts, DraftSettings(drafter_bits=0), one.drafter),
         name="tiny",
         context=CONTEXT,
         max_streams=4,
         on_progress=lambda line: None,
-        drafts=DraftSettings(drafter_bits=0),
-        drafter=one.drafter,
     )
     assert loaded.limits.head is not None
     yield loaded

@@ -15,13 +15,10 @@ import pytest
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.application.pooled_admission import PooledAdmission
-from tensorfold.application.ports.backend import DrafterCheckpoint
-from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.backend import ModelCheckpoint
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.target_model import TargetModel
-from tensorfold.application.settings import PUBLISHED, DraftSettings
 from tensorfold.domain.drafting.copies import CopySourceFactory
-from tensorfold.domain.families.binding import Bound
-from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.storage import Layout
 from tensorfold.domain.memory.budgets import Card, Machine
 from tensorfold.domain.memory.cuda_footprint import cuda_footprint
@@ -60,16 +57,8 @@ class CardBackend(FakeBackend):
     def machine(self) -> Machine:
         return Machine(self.card.available, card=self.card)
 
-    def footprint(
-        self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
-        *,
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
-    ) -> Footprint:
-        return cuda_footprint(plan, bound, head=drafts.mtp_drafts != 0)
+    def footprint(self, checkpoint: ModelCheckpoint) -> Footprint:
+        return cuda_footprint(checkpoint.plan, checkpoint.bound, head=checkpoint.drafts.mtp_drafts != 0)
 
     def load(self, *given: Any, pools: Room | None = None, **named: Any) -> TargetModel:
         self.pools = pools

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from tensorfold.application.ports.backend import DrafterCheckpoint
-from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
+from tensorfold.application.ports.backend import DrafterCheckpoint, ModelCheckpoint
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.machine import MemoryRuntime
 from tensorfold.application.ports.target_model import TargetModel
-from tensorfold.application.settings import PUBLISHED, DraftSettings
-from tensorfold.domain.families.binding import Bound
-from tensorfold.domain.families.plans import DecoderPlan
+from tensorfold.application.settings import DraftSettings
 from tensorfold.domain.memory.budgets import Machine
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.memory.mlx_holding import footprint
@@ -49,30 +47,18 @@ class FakeBackend:
         """Numbers alone."""
         return self.runtime
 
-    def footprint(
-        self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
-        *,
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
-    ) -> Footprint:
+    def footprint(self, checkpoint: ModelCheckpoint) -> Footprint:
         """The plan's state, and the file's bytes."""
-        return footprint(plan, facts.weight_bytes, cpu=True, head=False)
+        return footprint(checkpoint.plan, checkpoint.facts.weight_bytes, cpu=True, head=False)
 
     def load(
         self,
-        plan: DecoderPlan,
-        bound: Mapping[str, Bound],
-        facts: CheckpointFacts,
+        checkpoint: ModelCheckpoint,
         *,
         name: str,
         context: int,
         max_streams: int,
         on_progress: Callable[[str], None],
-        drafts: DraftSettings = PUBLISHED,
-        drafter: DrafterCheckpoint | None = None,
         pools: Room | None = None,
     ) -> TargetModel:
         """The model that `make` builds; no weight is read."""
@@ -80,5 +66,5 @@ class FakeBackend:
             raise RefusedError(self.absent)
         on_progress(f"loading {name}")
         self.loaded.append(name)
-        self.drafts.append((drafts, drafter))
+        self.drafts.append((checkpoint.drafts, checkpoint.drafter))
         return self._make(context, max_streams)

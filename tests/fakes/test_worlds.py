@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.ports.services import Release
 from tests.fakes.backend import FakeBackend
@@ -126,10 +127,10 @@ def test_a_backend_builds_what_it_was_given_or_says_what_is_missing() -> None:
     lines = list[str]()
     facts = CheckpointFacts(Path("m"), {}, {}, {}, 0, "d")
     backend = FakeBackend(lambda context, streams: HashModel(context=context, max_streams=streams))
-    plan: Any = cast(Any, None)
+    checkpoint = ModelCheckpoint(cast(Any, None), {}, facts)
 
     def load(backend: FakeBackend) -> Any:
-        return backend.load(plan, {}, facts, name="m", context=99, max_streams=3, on_progress=lines.append)
+        return backend.load(checkpoint, name="m", context=99, max_streams=3, on_progress=lines.append)
 
     limits = load(backend).limits
     assert (limits.context, limits.max_streams) == (99, 3)

@@ -11,6 +11,7 @@ import pytest
 
 from tensorfold.adapters.cuda import backend as module
 from tensorfold.adapters.cuda.backend import CudaBackend
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.settings import DraftSettings
 from tests.domain.memory.cuda_models import bound_of, nemotron
@@ -24,14 +25,16 @@ def test_a_model_is_not_loaded_where_something_lacks(monkeypatch: pytest.MonkeyP
     backend = CudaBackend(Path("/cache"))
     assert (backend.name, backend.missing()) == ("cuda", "PyTorch is not installed.")
     with pytest.raises(RefusedError, match=r"^PyTorch is not installed\.$"):
-        backend.load(plan, {}, FACTS, name="m", context=64, max_streams=1, on_progress=lambda line: None)
+        backend.load(
+            ModelCheckpoint(plan, {}, FACTS), name="m", context=64, max_streams=1, on_progress=lambda line: None
+        )
 
 
 def test_a_footprint_has_the_models_own_head_unless_it_drafts_nothing() -> None:
     plan, whole = nemotron()
     backend, bound = CudaBackend(Path("/cache")), bound_of(plan)
-    assert backend.footprint(plan, bound, FACTS) == whole
-    without = backend.footprint(plan, bound, FACTS, drafts=DraftSettings(mtp_drafts=0))
+    assert backend.footprint(ModelCheckpoint(plan, bound, FACTS)) == whole
+    without = backend.footprint(ModelCheckpoint(plan, bound, FACTS, DraftSettings(mtp_drafts=0)))
     assert without.weights < whole.weights
 
 

@@ -14,6 +14,7 @@ from tensorfold.adapters.cuda.loader import load
 from tensorfold.adapters.cuda.packed import refuse_unread
 from tensorfold.adapters.cuda.weights import WeightReader, read_tensor
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.checkpoints import CheckpointFacts, RefusedError
 from tensorfold.application.stored_weights import as_float32
 from tensorfold.domain.families import llama
@@ -77,6 +78,6 @@ def test_a_load_refuses_them_before_it_reads_a_weight_or_asks_for_a_card(tmp_pat
     plan = llama.plan(facts.config)
     with pytest.raises(RefusedError, match="groups of 32 codes"):
         load(
-            plan, bound, replace(facts, folder=tmp_path / "nowhere"),
+            ModelCheckpoint(plan, bound, replace(facts, folder=tmp_path / "nowhere")),
             name="m", context=64, pools=room(1, 64), cache=tmp_path, on_progress=lambda line: None,
         )  # fmt: skip

@@ -16,6 +16,7 @@ from tensorfold.adapters.mlx.model import MlxModel
 from tensorfold.adapters.mlx.rows import RowOps
 from tensorfold.adapters.mlx.runtime import current
 from tensorfold.application.loading import describe
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.target_model import Lane, LaneWindow, RoundBatch, Span
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import Window, chain
@@ -38,8 +39,9 @@ def load(
     """Write a checkpoint below `folder`, load it and check its rows."""
     facts = FolderReader().facts(shape.write(folder / "checkpoint"))
     told = describe(facts, "mlx", context)
+    checkpoint = ModelCheckpoint(told.plan, told.bound, facts)
     model = MlxBackend(folder / "cache").load(
-        told.plan, told.bound, facts, name="tiny", context=told.context, max_streams=streams, on_progress=say
+        checkpoint, name="tiny", context=told.context, max_streams=streams, on_progress=say
     )
     assert isinstance(model, MlxModel)
     return model
@@ -49,7 +51,7 @@ def load_through(folder: Path, shape: TinyLlama, ops: RowOps[Any], streams: int 
     """The same over chosen operations, such as those of a GPU run on a CPU."""
     facts = FolderReader().facts(shape.write(folder / "checkpoint"))
     told = describe(facts, "mlx", None)
-    loading = Loading(told.plan, told.bound, facts, current(), lambda line: None)
+    loading = Loading(ModelCheckpoint(told.plan, told.bound, facts), current(), lambda line: None)
     return loading.checked(ops, folder / "checks", "tiny", told.context, streams)
 
 

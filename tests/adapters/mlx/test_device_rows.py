@@ -13,6 +13,7 @@ from tensorfold.adapters.mlx import loader
 from tensorfold.adapters.mlx.row_check import Wanted
 from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.adapters.mlx.runtime import current
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.domain.families.binding import resolve
 from tests.adapters.mlx.tiny_families import tiny_family
 
@@ -36,7 +37,7 @@ def test_sixteen_rows_are_asked_for_on_macs_without_tensor_units_and_more_elsewh
     bound = resolve(one.plan, facts.tensors, None)
     for device in ("gpu Apple M4 Max", "gpu Apple M5 Max", "cpu Apple M4 Max, 8 threads"):
         runtime = replace(current(), device=device)
-        loading = loader.Loading(one.plan, bound, facts, runtime, lambda line: None)
+        loading = loader.Loading(ModelCheckpoint(one.plan, bound, facts), runtime, lambda line: None)
         with pytest.raises(AskedError):
             loading.checked(CpuRows(), tmp_path / "checks", "tiny", 512, 2)
     assert asked == [16, 128, 128]

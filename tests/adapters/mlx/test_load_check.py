@@ -17,6 +17,7 @@ from tensorfold.adapters.mlx.model import MlxModel
 from tensorfold.adapters.mlx.row_check import Allowed, RowCheck, company, long_lengths
 from tensorfold.adapters.mlx.row_probes import tree_forms
 from tensorfold.application.loading import describe
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.target_model import ModelCosts
 from tensorfold.domain.families import llama
@@ -62,7 +63,11 @@ def test_weights_whose_logits_are_not_numbers_are_refused(tmp_path: Path) -> Non
     told = describe(facts, "mlx", None)
     with pytest.raises(RefusedError, match="not finite numbers"):
         MlxBackend(tmp_path / "cache").load(
-            told.plan, told.bound, facts, name="n", context=64, max_streams=2, on_progress=lambda line: None
+            ModelCheckpoint(told.plan, told.bound, facts),
+            name="n",
+            context=64,
+            max_streams=2,
+            on_progress=lambda line: None,
         )
     assert not list((tmp_path / "cache").rglob("*.json"))
 

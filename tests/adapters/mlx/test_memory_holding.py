@@ -15,7 +15,8 @@ from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.adapters.mlx.runtime import Runtime, current
 from tensorfold.application.loading import describe
-from tensorfold.application.settings import PUBLISHED, DraftSettings
+from tensorfold.application.ports.backend import ModelCheckpoint
+from tensorfold.application.settings import DraftSettings
 from tensorfold.domain.families.binding import resolve
 from tensorfold.domain.families.state import state_spec
 from tensorfold.domain.memory.mlx_holding import PASS, footprint
@@ -67,11 +68,12 @@ def test_no_lane_with_a_drafter_holds_more_than_its_profile(tmp_path: Path) -> N
 def test_weights_count_in_float32_where_a_cpu_unpacks_them_and_as_stored_where_it_does_not(tmp_path: Path) -> None:
     facts = FolderReader().facts(SMALL.write(tmp_path / "checkpoint"))
     made = describe(facts, "mlx", None)
+    checkpoint = ModelCheckpoint(made.plan, made.bound, facts)
     values = sum(int(np.prod(bound.slot.shape)) for bound in made.bound.values())
     here = Runtime("mlx", "cpu", True, 1 << 40)
     few = Runtime("mlx", "cpu", True, 8 * values - 2)
     gpu = Runtime("mlx", "gpu", False, 1 << 40)
-    sizes = [held(made.plan, made.bound, facts, runtime, PUBLISHED, None).weights for runtime in (here, few, gpu)]
+    sizes = [held(checkpoint, runtime).weights for runtime in (here, few, gpu)]
     item = {"bfloat16": 2, "float16": 2, "float32": 4}[made.plan.activation]
     assert sizes == [4 * values, 4 * values, item * values]
 
@@ -81,8 +83,8 @@ def test_a_head_that_is_left_out_takes_nothing(tmp_path: Path) -> None:
     facts = FolderReader().facts(one.folder)
     bound = resolve(one.plan, facts.tensors, None)
     runtime = current()
-    whole = held(one.plan, bound, facts, runtime, PUBLISHED, None)
-    bare = held(one.plan, bound, facts, runtime, DraftSettings(mtp_drafts=0), None)
+    whole = held(ModelCheckpoint(one.plan, bound, facts), runtime)
+    bare = held(ModelCheckpoint(one.plan, bound, facts, DraftSettings(mtp_drafts=0)), runtime)
     assert one.plan.mtp is not None and bare.weights < whole.weights
     assert bare.state.held(64, 64) < whole.state.held(64, 64)
     assert any(entry.path.startswith("mtp.") for entry in state_spec(one.plan))
@@ -91,7 +93,7 @@ def test_a_head_that_is_left_out_takes_nothing(tmp_path: Path) -> None:
 def test_a_windows_buffer_stays_within_its_profile_however_long_the_reply(tmp_path: Path) -> None:
     facts = FolderReader().facts(SLIDING.write(tmp_path / "checkpoint"))
     made = describe(facts, "mlx", None)
-    state = held(made.plan, made.bound, facts, current(), PUBLISHED, None).state
+    state = held(ModelCheckpoint(made.plan, made.bound, facts), current()).state
     assert state.held(2000, 2000) - state.held(1000, 2000) <= state.token_bytes * 1100
 
 

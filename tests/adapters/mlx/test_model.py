@@ -157,6 +157,7 @@ def test_what_has_no_builder_is_refused_by_name(small: MlxModel[Any], tmp_path: 
     from tensorfold.adapters.mlx.rows_cpu import CpuRows
     from tensorfold.adapters.mlx.runtime import current
     from tensorfold.application.loading import describe
+    from tensorfold.application.ports.backend import ModelCheckpoint
 
     facts = FolderReader().facts(SMALL.write(tmp_path))
     told = describe(facts, "mlx", None)
@@ -166,4 +167,4 @@ def test_what_has_no_builder_is_refused_by_name(small: MlxModel[Any], tmp_path: 
         replace(told.plan, layers=((replace(mixer, op=replace(mixer.op, softcap=7.0)), mlp),)),  # type: ignore[arg-type]
     ):
         with pytest.raises(RefusedError, match="MLX backend"):
-            Loading(plan, told.bound, facts, current(), lambda line: None).decoder(CpuRows())
+            Loading(ModelCheckpoint(plan, told.bound, facts), current(), lambda line: None).decoder(CpuRows())

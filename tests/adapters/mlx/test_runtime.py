@@ -55,7 +55,7 @@ def test_a_missing_mlx_is_refused_before_anything_is_read(monkeypatch: pytest.Mo
     assert sentence is not None and "pip install" in sentence
     nothing: Any = None
     with pytest.raises(RefusedError, match="not installed"):
-        backend.load(nothing, {}, nothing, name="m", context=8, max_streams=1, on_progress=print)
+        backend.load(nothing, name="m", context=8, max_streams=1, on_progress=print)
 
 
 def test_the_install_line_is_the_one_of_this_platform() -> None:

@@ -19,6 +19,7 @@ from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.adapters.mlx.runtime import Runtime, current
 from tensorfold.adapters.mlx.weights import Codes, Values, WeightReader, as_float32, read_tensor
 from tensorfold.application.loading import describe
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.tensors import Slot
@@ -146,7 +147,7 @@ def test_matrices_too_large_to_unpack_stay_as_stored(tmp_path: Path, monkeypatch
     told = describe(facts, "mlx", None)
 
     def load(runtime: Runtime) -> RowOps[Any]:
-        loading = Loading(told.plan, told.bound, facts, runtime, lambda line: None)
+        loading = Loading(ModelCheckpoint(told.plan, told.bound, facts), runtime, lambda line: None)
         model = loading.model(tmp_path / "checks", name="m", context=64, max_streams=1)
         return model.forward.decoder.ops
 

@@ -14,7 +14,7 @@ from tensorfold.adapters.mlx.forward import Forward, LaneState
 from tensorfold.adapters.mlx.loader import Loading
 from tensorfold.adapters.mlx.rows import RowOps
 from tensorfold.adapters.mlx.runtime import current
-from tensorfold.application.ports.backend import DrafterCheckpoint
+from tensorfold.application.ports.backend import DrafterCheckpoint, ModelCheckpoint
 from tensorfold.application.settings import DraftSettings
 from tensorfold.domain.families.binding import bind, resolve
 from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
@@ -46,7 +46,8 @@ class TinyFamily:
         facts = FolderReader().facts(self.folder)
         bound = resolve(self.plan, facts.tensors, parse_quantization(facts.config))
         settings = drafts if drafts is not None else DraftSettings(drafter_bits=0)
-        return Loading(self.plan, bound, facts, current(), lambda line: None, settings, self.drafter)
+        checkpoint = ModelCheckpoint(self.plan, bound, facts, settings, self.drafter)
+        return Loading(checkpoint, current(), lambda line: None)
 
 
 def tiny_family(

@@ -16,6 +16,7 @@ from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.adapters.mlx.rows_library import LibraryRows
 from tensorfold.adapters.mlx.runtime import current
 from tensorfold.application.loading import describe
+from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.domain.windows import chain
 from tests.adapters.mlx.parity.cases import Case
 from tests.adapters.mlx.reference_decoder import ReferenceDecoder
@@ -39,7 +40,7 @@ def forward_of(folder: Path, ops: RowOps[Any]) -> Forward[Any]:
     """The checkpoint in a folder, loaded as the server loads it but not checked."""
     facts = FolderReader().facts(folder)
     told = describe(facts, "mlx", None)
-    loading = Loading(told.plan, told.bound, facts, current(), lambda line: None)
+    loading = Loading(ModelCheckpoint(told.plan, told.bound, facts), current(), lambda line: None)
     return Forward(loading.decoder(ops))
 
 
