@@ -24,6 +24,7 @@ SLOW = "Potential Performance Loss"  # how the compiler's log marks products tha
 MOST_WORKERS = 16
 """Threads that compile at most: each takes some 30 MiB and a core, and there are rarely more than 40 sources."""
 REPORT_SECONDS = 1.0
+_INCLUDE = b'#include "'
 
 
 class CompilerMissingError(RuntimeError):
@@ -97,8 +98,12 @@ class Source:
         return f"{self.file} for {self.architecture}" + (f" ({macros})" if macros else "")
 
     def text(self) -> bytes:
-        """The file's bytes."""
-        return (SOURCES / self.file).read_bytes()
+        """The file, with the bytes of each file of this folder that it includes in the line's place."""
+        lines = (SOURCES / self.file).read_bytes().splitlines(keepends=True)
+        named = (line.strip()[len(_INCLUDE) : -1].decode() if line.startswith(_INCLUDE) else "" for line in lines)
+        return b"".join(
+            (SOURCES / name).read_bytes() if name else line for name, line in zip(named, lines, strict=True)
+        )
 
     def digest(self) -> str:
         """A hash of all that decides the machine code."""

@@ -152,6 +152,19 @@ def test_workers_are_as_many_as_there_are_processors_and_never_a_crowd(monkeypat
     assert compiler.worker_count() == 1
 
 
+def test_a_file_that_a_source_includes_stands_in_the_place_of_its_line_and_decides_the_machine_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "SOURCES", tmp_path)
+    (tmp_path / "main.cu").write_text('// a\n#include "part.cuh"\n// b\n')
+    (tmp_path / "part.cuh").write_text("typedef int whole;\n")
+    source = Source.of("main.cu", {}, "sm_90")
+    before = source.digest()
+    assert source.text() == b"// a\ntypedef int whole;\n// b\n"
+    (tmp_path / "part.cuh").write_text("typedef long whole;\n")
+    assert source.digest() != before
+
+
 def test_other_macros_and_another_architecture_are_other_machine_code() -> None:
     digests = {
         Source.of("affine_rows.cu", {"BITS": bits}, architecture).digest()
