@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,21 +16,16 @@ from numpy.typing import NDArray
 from tensorfold.application.head_profiles import Profile, scores_for
 from tensorfold.application.ports.target_model import (
     Chain,
-    Draws,
     Lane,
-    LaneImage,
     Lattice,
-    ModelCosts,
-    ModelIdentity,
-    ModelLimits,
     Path,
-    PromptEndModel,
     ProposeSpec,
     RoundBatch,
     Span,
     TargetModel,
     Ticket,
 )
+from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.sampling import Sampling, derive_seed
 
 Replies = Callable[[tuple[int, ...], Sampling], Sequence[int] | None]
@@ -47,11 +41,14 @@ class _Lane:
     absorbed: int
 
 
-class PlantedHeads:
-    """`inner` with its head's answers rewritten by `profile`; lanes whose reply is not known answer as they are."""
+class PlantedHeads(WrappedModel):
+    """`inner` with its head's answers rewritten by `profile`; lanes whose reply is not known answer as they are.
+
+    What a restored lane holds is not known.
+    """
 
     def __init__(self, inner: TargetModel, replies: Replies, profile: Profile) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._replies = replies
         self._profile = profile
         self._lanes: dict[Lane, _Lane] = {}
@@ -160,48 +157,7 @@ class PlantedHeads:
 
     def resume(self, lane: Lane, capacity: int) -> Lane:
         """As the port says, of a model that resumes from prompt ends."""
-        copy = cast(PromptEndModel, self.inner).resume(lane, capacity)
+        copy = super().resume(lane, capacity)
         if lane in self._lanes:
             self._lanes[copy] = replace(self._lanes[lane])
         return copy
-
-    # -- as they are ---------------------------------------------------------------------------------------------
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """The inner model's."""
-        return self.inner.identity
-
-    @property
-    def limits(self) -> ModelLimits:
-        """The inner model's."""
-        return self.inner.limits
-
-    @property
-    def costs(self) -> ModelCosts:
-        """The inner model's."""
-        return self.inner.costs
-
-    def open(self, capacity: int) -> Lane:
-        """As the port says."""
-        return self.inner.open(capacity)
-
-    def lanes(self) -> tuple[Lane, ...]:
-        """As the port says."""
-        return self.inner.lanes()
-
-    def collect(self, ticket: Ticket) -> Draws:
-        """As the port says."""
-        return self.inner.collect(ticket)
-
-    def export(self, lane: Lane) -> LaneImage:
-        """As the port says."""
-        return self.inner.export(lane)
-
-    def restore(self, image: LaneImage, capacity: int) -> Lane:
-        """As the port says; what a restored lane holds is not known, so its head answers as it is."""
-        return self.inner.restore(image, capacity)
-
-    def shutdown(self) -> None:
-        """As the port says."""
-        self.inner.shutdown()

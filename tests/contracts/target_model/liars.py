@@ -26,6 +26,7 @@ from tensorfold.application.ports.target_model import (
     TargetModel,
     Ticket,
 )
+from tensorfold.application.wrapped_model import WrappedModel
 from tests.contracts.target_model import (
     head_checks,
     image_checks,
@@ -43,7 +44,6 @@ from tests.fakes.hash_launch import DrawnRows, HashLaunch, PlannedWindow
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.misuse import MisuseError
-from tests.fakes.wrapped_model import WrappedModel
 
 Check = Callable[[ModelSubject], None]
 
