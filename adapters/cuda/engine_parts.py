@@ -81,12 +81,6 @@ class EngineParts:
         event.record()
         return host, event
 
-    def picked(self, stream: Tensor, rows: Sequence[int]) -> Tensor:
-        """Some rows of a tapped residual."""
-        if list(rows) == list(range(rows[0], rows[0] + len(rows))):
-            return stream[rows[0] : rows[0] + len(rows)]
-        return stream.index_select(0, torch.tensor(rows, device=stream.device))
-
     def wait(self) -> None:
         """Wait for everything queued."""
         if self.on_card:

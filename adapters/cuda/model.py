@@ -8,9 +8,8 @@ lane slot until it takes part in a launch.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -193,17 +192,17 @@ class CudaModel:
         part = np.asarray(ids[span.start : span.stop], np.int64)
         check_ids(int(part.min()), int(part.max()), self._limits.vocabulary)
         taps = self.parts.prompt(self._awake(lane), part)
-        self._absorb(lane, tuple(part.tolist()), lambda: taps)
+        self._absorb(lane, tuple(part.tolist()), taps)
         ticket = Ticket(next(self._numbers), len(part))
         self._prefills.add(ticket.id)
         return ticket
 
-    def _absorb(self, lane: Lane, tokens: tuple[int, ...], taps: Callable[[], dict[int, Any]]) -> None:
+    def _absorb(self, lane: Lane, tokens: tuple[int, ...], taps: Mapping[int, Any]) -> None:
         head = self._heads.get(lane)
         if head is None:
             return
         try:
-            head.absorb(tokens, taps())
+            head.absorb(tokens, taps)
         except Exception:
             # What a head cannot take in costs its drafts on this lane and nothing else.
             del self._heads[lane]
@@ -331,14 +330,18 @@ class CudaModel:
             moves += [(entry.slot, source, target) for source, target in moved]
         if moves:
             self.parts.move(moves)
-        for window, path in zip(launch.windows, paths, strict=True):
-            if path and window.lane in self._heads:
-                tokens = tuple(window.asked.window.tokens[row] for row in path)
-                self._absorb(window.lane, tokens, partial(self._kept_taps, launch, window, path))
+        drafting = [each for each in zip(launch.windows, paths, strict=True) if each[0].lane in self._heads and each[1]]
+        self._take(drafting, launch.taps)
 
-    def _kept_taps(self, launch: Launched, window: LaunchedWindow, path: Path) -> dict[int, Any]:
-        rows = [window.start + row for row in path]
-        return {layer: self.parts.picked(stream, rows) for layer, stream in launch.taps.items()}
+    def _take(self, kept: Sequence[tuple[LaunchedWindow, Path]], taps: Mapping[int, Any]) -> None:
+        """Give the head the rows that its lanes keep; those which it cannot take in cost its drafts on these lanes."""
+        if not kept:
+            return
+        try:
+            self.parts.head.take([window.kept_rows(path, self._heads[window.lane]) for window, path in kept], taps)
+        except Exception:
+            for window, _ in kept:
+                del self._heads[window.lane]
 
     def discard(self, ticket: Ticket) -> None:
         """Forget a launch as if it had not been made. Raises ValueError for one that was kept or discarded."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorfold.adapters.cuda.heads.head import KeptRows
 from tensorfold.adapters.cuda.lane_book import LaneEntry
 from tensorfold.adapters.cuda.plans import PlannedRows
 from tensorfold.adapters.cuda.sampler import RowDraw
@@ -47,6 +48,11 @@ class LaunchedWindow:
             if not 0 <= row < len(parents) or parents[row] != before:
                 raise ValueError(f"the path {tuple(path)} of lane {self.lane} does not follow its window's rows")
             before = row
+
+    def kept_rows(self, path: Path, head: Any) -> KeptRows:
+        """What stays of it, for the head's state in its lane."""
+        tokens = self.asked.window.tokens
+        return KeptRows(head, tuple(tokens[row] for row in path), [self.start + row for row in path])
 
 
 @dataclass(slots=True)

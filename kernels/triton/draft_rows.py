@@ -6,6 +6,7 @@ A chain goes on without the host: one program moves all its lanes a place on. No
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import triton.language as tl
 from tensorfold.kernels.triton.following import begin, follow
 
 Tensor = Any
+MOST_STREAMS = 6  # that one launch reads
 
 
 @triton.jit
@@ -64,6 +66,46 @@ def _join(
     scale = 1.0 / tl.sqrt(tl.sum(value * value, 0) / width + eps)
     to = out + (row * 2 + half) * width + place
     tl.store(to, (value * scale * weight).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _take(
+    first, second, third, fourth, fifth, sixth, sources, targets, out, width, stride, taps: tl.constexpr,
+    block: tl.constexpr, early: tl.constexpr,
+):  # fmt: skip
+    begin(early)
+    row, place = tl.program_id(0), tl.program_id(1) * block + tl.arange(0, block)
+    source, target = tl.load(sources + row).to(tl.int64), tl.load(targets + row).to(tl.int64)
+    inside = place < tl.where(source >= 0, width, 0)
+    for tap in tl.static_range(taps):
+        stream = first
+        if tap == 1:
+            stream = second
+        elif tap == 2:
+            stream = third
+        elif tap == 3:
+            stream = fourth
+        elif tap == 4:
+            stream = fifth
+        elif tap == 5:
+            stream = sixth
+        value = tl.load(stream + source * width + place, mask=inside, other=0.0)
+        tl.store(out + target * stride + tap * width + place, value, mask=inside)
+
+
+def take_rows(streams: Sequence[Tensor], sources: Tensor, targets: Tensor, count: int, out: Tensor) -> None:
+    """Rows of `streams` [R, D], side by side, into rows of `out` [N, streams * D].
+
+    `sources` and `targets` int32: of `count` rows, the row of every stream and the row of `out`; a source of -1 is left
+    out.
+    """
+    width = streams[0].shape[1]
+    grid = (count, triton.cdiv(width, 2048))
+    for start in range(0, len(streams), MOST_STREAMS):
+        part = streams[start : start + MOST_STREAMS]
+        given = [*part, *[part[0]] * (MOST_STREAMS - len(part))]
+        to = out[:, start * width :]
+        _take[grid](*given, sources, targets, to, width, out.shape[1], len(part), 2048, num_warps=4, **follow(out))
 
 
 @dataclass(frozen=True, slots=True)

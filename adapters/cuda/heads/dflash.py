@@ -20,7 +20,7 @@ from tensorfold.adapters.cuda.heads.blocks import IntBlock
 from tensorfold.adapters.cuda.heads.context_rings import ContextRings
 from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
 from tensorfold.adapters.cuda.heads.graphs import Graphs, padded
-from tensorfold.adapters.cuda.heads.head import Taps
+from tensorfold.adapters.cuda.heads.head import KeptRows, Taps
 from tensorfold.adapters.cuda.heads.selector import Selector
 from tensorfold.adapters.cuda.lane_book import LaneEntry
 from tensorfold.adapters.cuda.rows import Tensor
@@ -30,10 +30,13 @@ from tensorfold.domain.families.plans import DFlashDrafter
 from tensorfold.domain.families.state import StateEntry
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.kernels.triton.draft_block import place_context
+from tensorfold.kernels.triton.draft_rows import take_rows
 
 MOST_DRAFTS = 15
+LENGTHS = (8, 16)
+"""Rows of a block, the pending token's among them: so few that every pass is compiled and captured once."""
 MOST_ROWS = 64
-"""Kept rows that are absorbed as a round's; more are a prompt's."""
+"""Kept rows of one pass; a span of more is a prompt's."""
 
 
 def kept_counts() -> tuple[int, ...]:
@@ -44,7 +47,12 @@ def kept_counts() -> tuple[int, ...]:
 def block_counts(room: Room) -> tuple[int, ...]:
     """Rows of the passes that draft: blocks of each length, and the same without the pending token's rows."""
     blocks = [1 << power for power in range(padded(room.lanes - 1).bit_length())]
-    return tuple(sorted({each * length for each in blocks for length in range(1, MOST_DRAFTS + 2)}))
+    return tuple(sorted({each * rows for each in blocks for length in LENGTHS for rows in (length - 1, length)}))
+
+
+def length_for(depth: int) -> int:
+    """The block that makes so many drafts."""
+    return next(length for length in LENGTHS if depth < length)
 
 
 class BlockDrafts:
@@ -80,6 +88,7 @@ class BlockDrafts:
         )
         self._graphs = Graphs(device, wanted=graphs)
         self._tapped = torch.zeros((MOST_ROWS, len(plan.taps) * plan.width), dtype=assembly.dtype, device=device)
+        self._targets = torch.arange(MOST_ROWS, dtype=torch.int32, device=device)
         self._kept: dict[int, IntBlock] = {}
         self._blocks: dict[tuple[int, int], BlockPass] = {}
         self.limits = HeadLimits("lattice", MOST_DRAFTS, MOST_DRAFTS, title=name)
@@ -109,31 +118,47 @@ class BlockDrafts:
 
     # -- kept rows -----------------------------------------------------------------------------------------------
 
-    def absorb(self, ring: int, first: int, count: int, taps: Taps) -> None:
-        """Enter keys and values of `count` kept rows from position `first` on."""
-        if count > MOST_ROWS:
-            self._absorb_span(ring, first, count, taps)
-            return
-        rows = padded(count)
-        for at, tap in enumerate(self._plan.taps):
-            part = slice(at * self._plan.width, (at + 1) * self._plan.width)
-            self._tapped[:count, part].copy_(taps[tap.layer])
-        if rows not in self._kept:
-            self._kept[rows] = IntBlock({"positions": (rows,), "lanes": (rows,)}, self._assembly.device)
-        block = self._kept[rows]
+    def take(self, kept: Sequence[KeptRows], taps: Taps) -> None:
+        """Enter keys and values of rows of one launch that lanes keep."""
+        streams = [taps[tap.layer] for tap in self._plan.taps]
+        sources = [row for each in kept for row in each.rows]
+        rings = [each.lane.ring for each in kept for _ in each.rows]
+        positions = [position for each in kept for position in each.lane.longer(len(each.rows))]
+        for start in range(0, len(sources), MOST_ROWS):
+            part = slice(start, start + MOST_ROWS)
+            self._take(sources[part], positions[part], rings[part], streams)
+
+    def _take(
+        self, sources: Sequence[int], positions: Sequence[int], rings: Sequence[int], streams: Sequence[Tensor]
+    ) -> None:
+        count = len(sources)
+        block = self.kept_block(padded(count))
         fields = block.host()
-        fields["positions"][:count] = range(first, first + count)
-        fields["positions"][count:] = 0
-        fields["lanes"][:count], fields["lanes"][count:] = ring, self.rings.nobody
+        fields["sources"][:count], fields["sources"][count:] = sources, -1
+        fields["positions"][:count], fields["positions"][count:] = positions, 0
+        fields["lanes"][:count], fields["lanes"][count:] = rings, self.rings.nobody
         block.send()
+        take_rows(streams, block.device["sources"], self._targets, count, self._tapped)
+        self.enter_tapped(padded(count))
+
+    def kept_block(self, rows: int) -> IntBlock:
+        """Where so many kept rows lie in their launch, and what they become."""
+        if rows not in self._kept:
+            shapes = dict.fromkeys(("sources", "positions", "lanes"), (rows,))
+            self._kept[rows] = IntBlock(shapes, self._assembly.device)
+        return self._kept[rows]
+
+    def enter_tapped(self, rows: int) -> None:
+        """Queue the keys and values of the tapped rows, as their block places them."""
+        fields = self._kept[rows].device
 
         def queue() -> None:
             made, _ = self._context_norm(self._context.decode(self._tapped[:rows]), None)
-            self._place(self._context_heads.decode(made), block.device["positions"], block.device["lanes"])
+            self._place(self._context_heads.decode(made), fields["positions"], fields["lanes"])
 
         self._graphs.run(("absorb", rows), queue)
 
-    def _absorb_span(self, ring: int, first: int, count: int, taps: Taps) -> None:
+    def absorb_span(self, ring: int, first: int, count: int, taps: Taps) -> None:
         """A prompt's rows, of which the newest that a block can reach are all that is kept."""
         held = self.rings.held(count)
         tapped = torch.cat([taps[tap.layer][count - held :] for tap in self._plan.taps], dim=1)
@@ -151,15 +176,20 @@ class BlockDrafts:
         """Lattices of several lanes; blocks of one length are drafted side by side."""
         answers: list[Lattice | None] = [None] * len(asked)
         ready = [(at, lane, spec) for at, (lane, spec) in enumerate(asked) if lane.length]
-        for depth in sorted({spec.depth for _, _, spec in ready}):
-            together = [each for each in ready if each[2].depth == depth]
-            key = padded(len(together)), depth + 1
-            if key not in self._blocks:
-                self._blocks[key] = BlockPass(self, *key)
-            told = self._blocks[key].run([(lane, spec.pending) for _, lane, spec in together])
-            for (at, _, _), lines in zip(together, told, strict=False):
-                answers[at] = self._selector.lattice(lines, depth)
+        for length in sorted({length_for(spec.depth) for _, _, spec in ready}):
+            together = [each for each in ready if length_for(each[2].depth) == length]
+            run = self.block_pass(len(together), length)
+            told = run.run([(lane, spec.pending) for _, lane, spec in together])
+            for (at, _, spec), lines in zip(together, told, strict=False):
+                answers[at] = self._selector.lattice(lines, spec.depth)
         return answers
+
+    def block_pass(self, blocks: int, length: int) -> BlockPass:
+        """The pass that takes so many blocks."""
+        key = padded(blocks), length
+        if key not in self._blocks:
+            self._blocks[key] = BlockPass(self, *key)
+        return self._blocks[key]
 
     def queue(self, at: BlockRows, ids: Tensor, pending: Tensor, told: Tensor) -> None:
         """Queue one pass of blocks."""
@@ -234,9 +264,18 @@ class BlockLane:
         self.length = 0
 
     def absorb(self, tokens: tuple[int, ...], taps: Taps) -> None:
-        """Enter a key and a value for each kept row, in every layer."""
-        self._head.absorb(self.ring, self.length, len(tokens), taps)
-        self.length += len(tokens)
+        """Enter a key and a value for each token of a prompt's span, in every layer."""
+        count = len(tokens)
+        if count <= MOST_ROWS:
+            self._head.take([KeptRows(self, tokens, range(count))], taps)
+        else:
+            first = self.longer(count).start
+            self._head.absorb_span(self.ring, first, count, taps)
+
+    def longer(self, count: int) -> range:
+        """The positions of further kept tokens."""
+        first, self.length = self.length, self.length + count
+        return range(first, self.length)
 
     def propose(self, spec: ProposeSpec) -> Lattice | None:
         """The lattice of a block behind the pending token."""

@@ -7,7 +7,8 @@ of its own under the numbers of the target's pages, so the lane's pages are its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from tensorfold.adapters.cuda.lane_book import LaneEntry
 from tensorfold.adapters.cuda.rows import PAGE, Tensor
@@ -17,11 +18,20 @@ from tensorfold.domain.families.state import StateEntry
 Taps = Mapping[int, Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """What one lane keeps of a launch: tokens, and the rows of the launch that they are."""
+
+    lane: Any
+    tokens: tuple[int, ...]
+    rows: Sequence[int]
+
+
 class HeadLane(Protocol):
     """A head's state in one lane, or beside a kept state."""
 
     def absorb(self, tokens: tuple[int, ...], taps: Taps) -> None:
-        """Take in rows that were committed: their tokens, and the residual [n, D] behind each tapped layer count."""
+        """Take in a prompt's span: its tokens, and the residual [n, D] behind each tapped layer count."""
         ...
 
     def propose(self, spec: ProposeSpec) -> Chain | Lattice | None:
@@ -61,6 +71,10 @@ class DraftHead(Protocol):
 
     def open(self, entry: LaneEntry) -> HeadLane:
         """Empty state of a lane."""
+        ...
+
+    def take(self, kept: Sequence[KeptRows], taps: Taps) -> None:
+        """Take in rows of one launch that lanes keep; `taps` hold the residual of all its rows."""
         ...
 
     def move(self, moves: Tensor) -> None:

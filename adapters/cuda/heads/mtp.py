@@ -14,9 +14,10 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.control import Table
 from tensorfold.adapters.cuda.decoder import Decoder
+from tensorfold.adapters.cuda.heads.blocks import IntBlock
 from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
 from tensorfold.adapters.cuda.heads.graphs import Graphs, padded
-from tensorfold.adapters.cuda.heads.head import Taps, copied_pages
+from tensorfold.adapters.cuda.heads.head import KeptRows, Taps, copied_pages
 from tensorfold.adapters.cuda.heads.mtp_layers import MtpLayers
 from tensorfold.adapters.cuda.heads.mtp_passes import Chains, Entries, FirstRows, Sizes
 from tensorfold.adapters.cuda.lane_book import LaneEntry
@@ -27,6 +28,7 @@ from tensorfold.domain.drafting.head_chains import confident
 from tensorfold.domain.families.plans import MtpHead
 from tensorfold.domain.families.state import StateEntry
 from tensorfold.domain.memory.cuda_holding import Room
+from tensorfold.kernels.triton.draft_rows import take_rows
 
 MOST_DRAFTS = 8
 MOST_ROWS = 64
@@ -50,6 +52,7 @@ class MtpDrafts:
         # A lane's kept rows wait here: those of two windows, so that a new window never meets one that still waits.
         self.rows_each = 2 * room.width + 2
         self.pool = torch.zeros((room.lanes * self.rows_each, self._width), dtype=assembly.dtype, device=device)
+        self._moved = IntBlock({"sources": (room.rows,), "targets": (room.rows,)}, device)
         self.table = Table(room, device, [room.pages - 1])
         self.width = room.width
         shift = 1 if plan.positions == "token" else 0
@@ -85,6 +88,21 @@ class MtpDrafts:
 
     def move(self, moves: Tensor) -> None:
         """Nothing: only kept rows enter, in their order."""
+
+    def take(self, kept: Sequence[KeptRows], taps: Taps) -> None:
+        """Take in rows of one launch that lanes keep."""
+        sources, targets = list[int](), list[int]()
+        for each in kept:
+            sources += each.rows
+            targets += each.lane.wait(each.tokens)
+        count, stream = len(sources), taps[self.tap]
+        if sources == list(range(sources[0], sources[0] + count)) and len(kept) == 1:
+            self.pool[targets[0] : targets[0] + count].copy_(stream[sources[0] : sources[0] + count])
+            return
+        fields = self._moved.host()
+        fields["sources"][:count], fields["targets"][:count] = sources, targets
+        self._moved.send()
+        take_rows([stream], self._moved.device["sources"], self._moved.device["targets"], count, self.pool)
 
     def propose(self, asked: Sequence[tuple[MtpLane, ProposeSpec]]) -> list[Chain | None]:
         """Chains of several lanes, drafted side by side."""
@@ -166,20 +184,29 @@ class MtpLane:
         return len(self._rows)
 
     def absorb(self, tokens: tuple[int, ...], taps: Taps) -> None:
-        """Take in kept rows."""
-        stream = taps[self._head.tap]
+        """Take in a prompt's span."""
         if len(tokens) > self._head.width:
-            self._absorb_span(tokens, stream)
-            return
+            self._absorb_span(tokens, taps[self._head.tap])
+        else:
+            self._head.take([KeptRows(self, tokens, range(len(tokens)))], taps)
+
+    def wait(self, tokens: tuple[int, ...]) -> range:
+        """Further kept tokens; the flat rows of the pool in which theirs wait."""
         if len(self._rows) + len(tokens) > self._head.width:
             self.enter()
-        start = self._rows[-1] + 1 if self._rows else self._base
-        if start + len(tokens) > self._base + self._head.rows_each:
+        rows = self._next_rows(len(tokens))
+        if rows.start == self._base:
             self.enter()
-            start = self._base
-        self._head.pool[start : start + len(tokens)].copy_(stream)
         self._tokens += tokens if self._rows else tokens[1:]
-        self._rows += range(start, start + len(tokens))
+        self._rows += rows
+        return rows
+
+    def _next_rows(self, count: int) -> range:
+        """Rows of the pool behind those that wait, or the lane's first ones."""
+        start = self._rows[-1] + 1 if self._rows else self._base
+        if start + count > self._base + self._head.rows_each:
+            start = self._base
+        return range(start, start + count)
 
     def _absorb_span(self, tokens: tuple[int, ...], stream: Tensor) -> None:
         self.enter()
@@ -188,9 +215,9 @@ class MtpLane:
             hidden, behind = torch.cat([self._head.pool[self._rows[0] : self._rows[0] + 1], hidden]), tokens
         self._head.enter_span(self._entry, self.count, behind, hidden)
         self.count += len(behind)
-        self._wait(stream[-1])
+        self._wait_with(stream[-1])
 
-    def _wait(self, row: Tensor) -> None:
+    def _wait_with(self, row: Tensor) -> None:
         self._head.pool[self._base].copy_(row)
         self._rows, self._tokens = [self._base], []
 
@@ -227,7 +254,7 @@ class MtpLane:
         row = self._waiting()
         if row is not None:
             if entry.slot >= 0:
-                twin._wait(row)
+                twin._wait_with(row)
             else:
                 twin._held = row.clone()
         return twin
@@ -253,4 +280,4 @@ class MtpLane:
             block.load(self._entry.pages, parts[2 * at : 2 * at + 2], self.count)
         if length:
             row = torch.from_numpy(np.frombuffer(parts[-1], np.uint8).copy()).view(pool.dtype)
-            self._wait(torch.nan_to_num(row).to(pool.device))
+            self._wait_with(torch.nan_to_num(row).to(pool.device))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorfold.adapters.cuda.heads.head import KeptRows
 from tensorfold.adapters.cuda.lane_book import LaneEntry
 from tensorfold.adapters.cuda.rows import Tensor
 from tensorfold.application.ports.target_model import Chain, HeadLimits, ProposeSpec
@@ -39,6 +40,11 @@ class ListedHead:
 
     def move(self, moves: Tensor) -> None:
         """Nothing."""
+
+    def take(self, kept: Sequence[KeptRows], taps: Mapping[int, Any]) -> None:
+        """Take in kept rows of a launch."""
+        for each in kept:
+            each.lane.absorb(each.tokens, {TAP: taps[TAP][each.rows]})
 
     def propose(self, asked: Sequence[tuple[ListedHeadLane, ProposeSpec]]) -> list[Chain]:
         """Drafts that follow from everything that each lane absorbed."""

@@ -39,6 +39,12 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
         {"embedded": HALF, "hidden": HALF, "e_weight": FULL, "h_weight": FULL, "width": "i32"}
         | dict.fromkeys(("e_eps", "h_eps"), "fp32"),
     ),
+    "take": (
+        draft_rows._take,
+        {"taps": 5, "block": 2048},
+        dict.fromkeys(("first", "second", "third", "fourth", "fifth", "sixth"), HALF)
+        | dict.fromkeys(("width", "stride"), "i32"),
+    ),
     "advance": (draft_rows._advance, {"block": 8, "wide": 128}, {"lanes": "i32", "width": "i32"}),
 }  # fmt: skip
 

@@ -45,9 +45,3 @@ def test_the_device_draws_what_the_domain_draws() -> None:
 def test_sampler_and_acceptance_compile(architecture: int) -> None:
     made = run("tests.kernels.triton.sampler_compiled", str(architecture)).split()
     assert made[::2] == ["peaks", "coarse", "fine", "gather", "settle", "accept"]
-
-
-@pytest.mark.parametrize("architecture", [80, 90, 100, 120])
-def test_kernels_of_draft_heads_compile(architecture: int) -> None:
-    made = run("tests.kernels.triton.draft_compiled", str(architecture)).split()
-    assert made == ["mix", "place_block", "place_context", "read", "add_parts", "join", "advance"]
