@@ -3,7 +3,8 @@
 
 Done once a row here, so that no step repeats it. A decoded row leaves everything in rings: its raw input, for the
 convolutions of later rows, and its results, for the step that is made now and may be made again. A row's bits follow
-from its own four inputs alone.
+from its own four inputs alone. Started early, a program reads rings and integers before it waits: both were written
+before the copy that a round begins with.
 
 Factors of a gated delta step, float32 [.., heads, 8], with k and q as the convolution leaves them: 0 what is kept, 1
 that times the scale of k, 2 beta, 3 the scale of k, 4 what is kept times the scale of q, 5 the product of k and q of
@@ -18,7 +19,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.following import begin, follow
+from tensorfold.kernels.triton.following import follow, let_next, wait_before
 
 Tensor = Any  # a torch tensor
 DELTA_FACTORS, MAMBA2_FACTORS, SPAN_GATES = 8, 2, 4
@@ -38,23 +39,34 @@ def _silu(x):
 
 
 @triton.jit
-def _convolved(x, x_stride, raw, taps, weight, bias, row, place, limit, channels, has_bias: tl.constexpr):
-    """A row's own inputs at the channels `place` below `limit`, and silu of their convolution."""
+def _from_rings(raw, taps, weight, bias, row, place, limit, channels, has_bias: tl.constexpr):
+    """What a row's convolution takes of earlier launches' inputs, at the channels `place` below `limit`."""
     inside = place < limit
-    own = tl.load(x + row * x_stride + place, mask=inside, other=0.0)
-    total = tl.zeros_like(own).to(tl.float32)
+    total = tl.zeros(place.shape, tl.float32)
     if has_bias:
         total += tl.load(bias + place, mask=inside, other=0.0)
     for tap in tl.static_range(3):
         source = tl.load(taps + row * 3 + tap).to(tl.int64)
-        in_ring = place < tl.where(source >= 0, limit, 0)
-        in_rows = place < tl.where(source < -1, limit, 0)
-        old = tl.load(raw + source * channels + place, mask=in_ring, other=0.0).to(tl.float32)
-        new = tl.load(x - (source + 2) * x_stride + place, mask=in_rows, other=0.0).to(tl.float32)
-        learnt = tl.load(weight + tap * channels + place, mask=inside, other=0.0)
-        total += tl.where(source >= 0, old, new) * learnt
-    total += own.to(tl.float32) * tl.load(weight + 3 * channels + place, mask=inside, other=0.0)
-    return own, _silu(total)
+        there = place < tl.where(source >= 0, limit, 0)
+        old = tl.load(raw + source * channels + place, mask=there, other=0.0).to(tl.float32)
+        total += old * tl.load(weight + tap * channels + place, mask=inside, other=0.0)
+    return total
+
+
+@triton.jit
+def _from_rows(total, x, x_stride, taps, weight, row, place, limit, channels):
+    """The same with what it takes of rows of this launch, which are newer than all rows of rings."""
+    for tap in tl.static_range(3):
+        source = tl.load(taps + row * 3 + tap).to(tl.int64)
+        there = place < tl.where(source < -1, limit, 0)
+        new = tl.load(x - (source + 2) * x_stride + place, mask=there, other=0.0).to(tl.float32)
+        total += new * tl.load(weight + tap * channels + place, mask=place < limit, other=0.0)
+    return total
+
+
+@triton.jit
+def _three_sums(a, b, c, other_a, other_b, other_c):
+    return a + other_a, b + other_b, c + other_c
 
 
 @triton.jit(do_not_specialize=_VARY)
@@ -63,40 +75,54 @@ def _delta_inputs(
     channels, heads, key_heads, eps, has_bias: tl.constexpr, key_width: tl.constexpr, values: tl.constexpr,
     values_block: tl.constexpr, shared: tl.constexpr, shared_block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    begin(early)
+    let_next(early)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = tl.load(ring_at + row).to(tl.int64)
     kind = mixed.dtype.element_ty
-    # All loads come first: none of them may wait for a store.
     keys, deep = tl.arange(0, key_width), tl.arange(0, values_block)
     of_q = head * key_width + keys
     of_k = of_q + key_heads * key_width
     first = 2 * key_heads * key_width + head * values
     of_v, limit, inside = first + deep, first + values, deep < values
-    raw_q, q = _convolved(x, x_stride, raw, taps, weight, bias, row, of_q, channels, channels, has_bias)
-    raw_k, k = _convolved(x, x_stride, raw, taps, weight, bias, row, of_k, channels, channels, has_bias)
-    raw_v, v = _convolved(x, x_stride, raw, taps, weight, bias, row, of_v, limit, channels, has_bias)
+    q = _from_rings(raw, taps, weight, bias, row, of_q, channels, channels, has_bias)
+    k = _from_rings(raw, taps, weight, bias, row, of_k, channels, channels, has_bias)
+    v = _from_rings(raw, taps, weight, bias, row, of_v, limit, channels, has_bias)
+    last = weight + 3 * channels
+    last_q, last_k = tl.load(last + of_q), tl.load(last + of_k)
+    last_v = tl.load(last + of_v, mask=inside, other=0.0)
     which = tl.arange(0, shared_block)
     mine = head * shared + which
     there = which < shared
-    wide = tl.load(a + row * a_stride + mine, mask=there, other=0.0).to(tl.float32)
-    wide += tl.load(step_bias + mine, mask=there, other=0.0)
-    kept = tl.exp(tl.load(rate + mine, mask=there, other=0.0) * softplus(wide))
+    offset, fade = tl.load(step_bias + mine, mask=there, other=0.0), tl.load(rate + mine, mask=there, other=0.0)
+    newest = tl.load(taps + row * 3 + 2)
+    wait_before(early)
+    # All loads come first: none of them may wait for a store.
+    own = x + row * x_stride
+    raw_q, raw_k, raw_v = tl.load(own + of_q), tl.load(own + of_k), tl.load(own + of_v, mask=inside, other=0.0)
+    wide = tl.load(a + row * a_stride + mine, mask=there, other=0.0).to(tl.float32) + offset
     opened = tl.load(b + row * b_stride + mine, mask=there, other=0.0).to(tl.float32)
+    if newest < -1:
+        q = _from_rows(q, x, x_stride, taps, weight, row, of_q, channels, channels)
+        k = _from_rows(k, x, x_stride, taps, weight, row, of_k, channels, channels)
+        v = _from_rows(v, x, x_stride, taps, weight, row, of_v, limit, channels)
+    q = _silu(q + raw_q.to(tl.float32) * last_q).to(kind)
+    k = _silu(k + raw_k.to(tl.float32) * last_k).to(kind)
+    v = _silu(v + raw_v.to(tl.float32) * last_v).to(kind)
     into, left = mixed + at * channels, raw + at * channels
     tl.store(left + of_q, raw_q)
     tl.store(left + of_k, raw_k)
     tl.store(left + of_v, raw_v, mask=inside)
-    q, k = q.to(kind), k.to(kind)
     tl.store(into + of_q, q)
     tl.store(into + of_k, k)
-    tl.store(into + of_v, v.to(kind), mask=inside)
+    tl.store(into + of_v, v, mask=inside)
     nothing = tl.zeros([values_block], out.dtype.element_ty)
     tl.store(out + (row * key_heads + head) * values + deep, nothing, mask=inside)
+    kept = tl.exp(fade * softplus(wide))
     q, k = q.to(tl.float32), k.to(tl.float32)  # as steps will read them
-    key_scale = 1.0 / tl.sqrt(tl.sum(k * k, 0) + eps)
-    query_scale = 1.0 / tl.sqrt(tl.sum(q * q, 0) + eps) * (key_width**-0.5)
-    both = tl.sum(k * q, 0) * key_scale * query_scale
+    of_key, of_query, both = tl.reduce((k * k, q * q, k * q), 0, _three_sums)
+    key_scale = tl.rsqrt(of_key + eps)
+    query_scale = tl.rsqrt(of_query + eps) * (key_width**-0.5)
+    both = both * key_scale * query_scale
     to = factors + (at * heads + mine) * 8
     tl.store(to, kept, mask=there)
     tl.store(to + 1, kept * key_scale, mask=there)
@@ -111,22 +137,30 @@ def _mamba2_inputs(
     x, x_stride, dt, dt_stride, taps, ring_at, raw, mixed, factors, out, weight, bias, rate, step_bias, channels, heads,
     inner, least, most, has_bias: tl.constexpr, block: tl.constexpr, heads_block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    begin(early)
+    let_next(early)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     at = tl.load(ring_at + row).to(tl.int64)
     if part == 0:  # the others convolve
         head = tl.arange(0, heads_block)
         there = head < heads
-        wide = tl.load(dt + row * dt_stride + head, mask=there, other=0.0).to(tl.float32)
-        wide += tl.load(step_bias + head, mask=there, other=0.0)
+        offset, fade = tl.load(step_bias + head, mask=there, other=0.0), tl.load(rate + head, mask=there, other=0.0)
+        wait_before(early)
+        wide = tl.load(dt + row * dt_stride + head, mask=there, other=0.0).to(tl.float32) + offset
         size = tl.minimum(tl.maximum(softplus(wide), least), most)
         to = factors + (at * heads + head) * 2
-        tl.store(to, tl.exp(tl.load(rate + head, mask=there, other=0.0) * size), mask=there)
+        tl.store(to, tl.exp(fade * size), mask=there)
         tl.store(to + 1, size, mask=there)
     else:
         place = (part - 1) * block + tl.arange(0, block)
         inside = place < channels
-        own, made = _convolved(x, x_stride, raw, taps, weight, bias, row, place, channels, channels, has_bias)
+        total = _from_rings(raw, taps, weight, bias, row, place, channels, channels, has_bias)
+        last = tl.load(weight + 3 * channels + place, mask=inside, other=0.0)
+        newest = tl.load(taps + row * 3 + 2)
+        wait_before(early)
+        own = tl.load(x + row * x_stride + place, mask=inside, other=0.0)
+        if newest < -1:
+            total = _from_rows(total, x, x_stride, taps, weight, row, place, channels, channels)
+        made = _silu(total + own.to(tl.float32) * last)
         tl.store(raw + at * channels + place, own, mask=inside)
         tl.store(mixed + at * channels + place, made.to(mixed.dtype.element_ty), mask=inside)
         nothing = tl.zeros([block], out.dtype.element_ty)

@@ -3,7 +3,7 @@
 
 A kernel launched with `**follow(out)` calls `begin(early)` before it touches anything that an earlier launch writes,
 and in every program: one that leaves without waiting would let the launch behind it run before the launch ahead of it.
-What stands before `begin` may read weights alone.
+What stands before `begin` may read weights, and what no launch of the same round writes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,25 @@ LEAST = (9, 0)
 @triton.jit
 def begin(early: tl.constexpr):
     """Let the launch behind this one start, and wait for everything before this one."""
+    let_next(early)
+    wait_before(early)
+
+
+@triton.jit
+def let_next(early: tl.constexpr):
+    """Let the launch behind this one start."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def wait_before(early: tl.constexpr):
+    """Wait for everything before this launch.
+
+    Where that comes before `let_next`, the launch behind this one starts when all before this one's predecessor has
+    ended, and may read what that wrote before it waits itself.
+    """
+    if early:
         tl.extra.cuda.gdc_wait()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.following import begin, follow
+from tensorfold.kernels.triton.following import follow, let_next, wait_before
 
 Tensor = Any  # a torch tensor
 
@@ -18,22 +18,25 @@ def _gated_norm(
     mixed, gate, gate_stride, weight, out, width, groups, eps, gate_first: tl.constexpr, silu: tl.constexpr,
     block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    begin(early)
+    let_next(early)
     row, group = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = tl.arange(0, block)
     inside = place < width
+    if gate_first:  # the weight spans all groups
+        learnt = tl.load(weight + group * width + place, mask=inside, other=0.0).to(tl.float32)
+    else:  # every group, a head, shares the weight
+        learnt = tl.load(weight + place, mask=inside, other=0.0).to(tl.float32)
+    share = 1.0 / width
+    wait_before(early)
     at = (row * groups + group) * width + place
     value = tl.load(mixed + at, mask=inside, other=0.0).to(tl.float32)
     z = tl.load(gate + row * gate_stride + group * width + place, mask=inside, other=0.0).to(tl.float32)
     opened = 1.0 / (1.0 + tl.exp(-z))
     if silu:
         opened = opened * z
-    if gate_first:  # the weight spans all groups
+    if gate_first:
         value *= opened
-        learnt = tl.load(weight + group * width + place, mask=inside, other=0.0).to(tl.float32)
-    else:  # every group, a head, shares the weight
-        learnt = tl.load(weight + place, mask=inside, other=0.0).to(tl.float32)
-    result = value * (1.0 / tl.sqrt(tl.sum(value * value, 0) / width + eps)) * learnt
+    result = value * tl.rsqrt(tl.sum(value * value, 0) * share + eps) * learnt
     if not gate_first:
         result *= opened
     tl.store(out + at, result.to(out.dtype.element_ty), mask=inside)

@@ -14,6 +14,9 @@ A program owns a few columns of one head's state and keeps them in registers:
     delta   state [K, V]: all keys of `part` values          mamba2  state [P, N]: `part` rows, all N
             one pass over the state gives S^T k and S^T q;            the sum over N waits for nothing
             y = q^T S' follows from both and from k q
+
+Started early, a program reads its schedule and its state before it waits: a layer's states are moved on by its own
+steps alone, once a round, and the copy of a round's integers stands between two rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.following import begin, follow
+from tensorfold.kernels.triton.following import follow, let_next, wait_before
 
 Tensor = Any  # a torch tensor
 RESET, COMMIT, SAVE, RETURN = 1, 2, 4, 8
@@ -44,6 +47,29 @@ def _lane(lanes, by_row):
 
 
 @triton.jit
+def _asked(lanes, by_row, schedule, counts, places, most_steps):
+    """The lane slot of this program, its steps, the first of them, and its places; no step where it has nothing to do.
+
+    No load waits for another but for the lane's own number.
+    """
+    lane = _lane(lanes, by_row)
+    other = lane < 0
+    lane = tl.maximum(lane, 0)
+    steps = tl.load(counts + lane)
+    plan = schedule + lane * most_steps * 3
+    source, target, flags = tl.load(plan), tl.load(plan + 1), tl.load(plan + 2)
+    committed, aside = tl.load(places + lane * 2).to(tl.int64), tl.load(places + lane * 2 + 1).to(tl.int64)
+    steps = tl.where(other, 0, steps)
+    return lane, steps, tl.where(steps > 0, source, 0), target, flags, committed, aside
+
+
+@triton.jit
+def _all(inner, steps):
+    """A mask over a state: all of it where there are steps."""
+    return inner < tl.where(steps > 0, 1 << 30, 0)
+
+
+@triton.jit
 def _delta_row(mixed, factors, row, head, key_head, key_heads, heads, channels, keys, values, key_width: tl.constexpr):
     at = mixed + row * channels
     q = tl.load(at + key_head * key_width + keys)
@@ -58,32 +84,25 @@ def _delta(
     state, mixed, factors, schedule, counts, places, lanes, by_row, out, most_steps, heads, key_heads, channels, ring,
     key_width: tl.constexpr, value_width: tl.constexpr, part: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    begin(early)
+    let_next(early)
     slice_, head = tl.program_id(0), tl.program_id(1)
-    lane = _lane(lanes, by_row)
-    if lane < 0:
-        return
-    # What depends on the lane alone is fetched at once, before anything waits for it.
+    lane, steps, source, target, flags, committed, aside = _asked(lanes, by_row, schedule, counts, places, most_steps)
     plan = schedule + lane * most_steps * 3
-    steps = tl.load(counts + lane)
-    source, target, flags = tl.load(plan), tl.load(plan + 1), tl.load(plan + 2)
-    committed, aside = tl.load(places + lane * 2).to(tl.int64), tl.load(places + lane * 2 + 1).to(tl.int64)
-    if steps == 0:
-        return
     keys, values = tl.arange(0, key_width), slice_ * part + tl.arange(0, part)
     inner = keys[:, None] * value_width + values[None, :]
     size = key_width * value_width
     committed, aside = (committed * heads + head) * size, (aside * heads + head) * size
-    now = tl.load(state + committed + inner)
+    now = tl.load(state + committed + inner, mask=_all(inner, steps), other=0.0)
+    ahead = plan + 3 * tl.maximum(tl.minimum(1, steps - 1), 0)
+    next_source, next_target, next_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
     key_head = head // (heads // key_heads)
     column = head * value_width + values
     first = lane * ring
+    wait_before(early)
     q, k, v, kept, kept_k, beta, scale_k, kept_q, both = _delta_row(
         mixed, factors, first + source, head, key_head, key_heads, heads, channels, keys, column, key_width
     )
     # Inputs are fetched one step ahead, and the plan of a step two ahead, so that no step waits for both in turn.
-    ahead = plan + 3 * tl.minimum(1, steps - 1)
-    next_source, next_target, next_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
     for i in range(steps):
         ahead = plan + 3 * tl.minimum(i + 2, steps - 1)
         later_source, later_target, later_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
@@ -127,31 +146,25 @@ def _mamba2(
     state, mixed, factors, skip, schedule, counts, places, lanes, by_row, out, most_steps, heads, groups, channels,
     ring, width: tl.constexpr, size: tl.constexpr, part: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    begin(early)
+    let_next(early)
     slice_, head = tl.program_id(0), tl.program_id(1)
-    lane = _lane(lanes, by_row)
-    if lane < 0:
-        return
+    lane, steps, source, target, flags, committed, aside = _asked(lanes, by_row, schedule, counts, places, most_steps)
     plan = schedule + lane * most_steps * 3
-    steps = tl.load(counts + lane)
-    source, target, flags = tl.load(plan), tl.load(plan + 1), tl.load(plan + 2)
-    committed, aside = tl.load(places + lane * 2).to(tl.int64), tl.load(places + lane * 2 + 1).to(tl.int64)
-    if steps == 0:
-        return
     rows, deep = slice_ * part + tl.arange(0, part), tl.arange(0, size)
     inner = rows[:, None] * size + deep[None, :]
     committed, aside = (committed * heads + head) * width * size, (aside * heads + head) * width * size
-    now = tl.load(state + committed + inner)
-    group = head // (heads // groups)
+    now = tl.load(state + committed + inner, mask=_all(inner, steps), other=0.0)
     straight = tl.load(skip + head)
+    ahead = plan + 3 * tl.maximum(tl.minimum(1, steps - 1), 0)
+    next_source, next_target, next_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
+    group = head // (heads // groups)
     column = head * width + rows
     whole = heads * width
     first = lane * ring
+    wait_before(early)
     x, into, out_of, kept, step = _mamba2_row(
         mixed, factors, first + source, head, group, groups, heads, channels, column, deep, whole, size
     )
-    ahead = plan + 3 * tl.minimum(1, steps - 1)
-    next_source, next_target, next_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
     for i in range(steps):
         ahead = plan + 3 * tl.minimum(i + 2, steps - 1)
         later_source, later_target, later_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
