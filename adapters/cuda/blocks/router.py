@@ -14,7 +14,7 @@ from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.experts import Choice, new_lists
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.ops import Router
-from tensorfold.kernels.triton.expert_items import TOGETHER, choose_and_list
+from tensorfold.kernels.triton.expert_items import MOST_PAIRS, TOGETHER, choose_and_list
 from tensorfold.kernels.triton.routers import choose_rows, score_rows
 
 Tensor = Any
@@ -35,8 +35,9 @@ class RouterBlock:
             self._correction = torch.from_numpy(correction).to(assembly.device).contiguous()
 
     def decode(self, x: Tensor) -> Choice:
-        """What a round's rows choose; few rows bring the lists of the grouped products along."""
-        return self._chosen(self._scored(x), together=len(x) <= TOGETHER and self._plan.scoring == "sigmoid")
+        """What a round's rows choose; rows of one grouped launch bring its lists along."""
+        few = len(x) <= min(TOGETHER, MOST_PAIRS // self._slots)
+        return self._chosen(self._scored(x), together=few and self._plan.scoring == "sigmoid")
 
     def prompt(self, x: Tensor) -> Choice:
         """What a prompt's rows choose."""

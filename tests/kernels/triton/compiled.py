@@ -18,10 +18,10 @@ KERNELS: dict[str, tuple[Any, list[str | int | bool]]] = {
     "gated_silu": (norms._gated_silu, [HALF, HALF, LONG, 1024]),
     "squared_relu": (norms._squared_relu, [HALF, HALF, LONG, 1024]),
     "combine": (norms._combine, [HALF, FULL, HALF, LONG, LONG, 512]),
-    "logits": (routers._logits, [HALF, HALF, FULL, LONG, LONG, 4, 512]),
+    "logits": (routers._logits, [HALF, HALF, FULL, LONG, LONG, LONG, 8, 4096]),
     "choose": (
         routers._choose,
-        [FULL, FULL, WORD, FULL, LONG, LONG, LONG, "fp32", False, False, True, True, 128],
+        [FULL, FULL, WORD, FULL, LONG, LONG, "fp32", 6, 8, False, False, True, True, 4, 128],
     ),
 }
 

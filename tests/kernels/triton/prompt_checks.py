@@ -15,7 +15,7 @@ from tensorfold.kernels.triton.dequantize import dequantize, look_up
 from tensorfold.kernels.triton.expert_items import choose_and_list, list_items
 from tensorfold.kernels.triton.prompt_experts import multiply_groups, sort_pairs, sum_slots
 from tensorfold.kernels.triton.prompt_matmul import Tiles, multiply
-from tensorfold.kernels.triton.routers import choose_rows
+from tensorfold.kernels.triton.routers import choose_rows, score_rows
 
 Tensor = Any
 
@@ -170,32 +170,57 @@ def check_choice_of_experts(device: str) -> None:
             assert np.allclose(weights[row].cpu().numpy(), [*true, 1.0, 1.0], rtol=1e-5)
 
 
+def said(items: Tensor, rows: Tensor, places: Tensor, pairs: int) -> list[Tensor]:
+    """What lists say, without the room behind it."""
+    return [items[: 1 + 3 * int(items[0])], *(members.flatten()[: 2 * pairs] for members in (rows, places))]
+
+
 def check_choosing_and_listing_in_one_launch(device: str) -> None:
     chance = torch.Generator().manual_seed(11)
-    logits = torch.randn((8, 100), generator=chance)
-    logits[5] = 1.0
+    logits = torch.randn((45, 100), generator=chance)
+    logits[5], logits[7], logits[6] = 1.0, float("nan"), float("-inf")
+    logits[10:30] = logits[10]  # more than 8, and than 16, with the same experts
     correction = torch.randn(100, generator=chance).to(device)
     for rows, slots, bias, normalize in (
-        (1, 4, True, True),
-        (2, 3, False, True),
-        (5, 5, True, False),
-        (8, 5, True, True),
-    ):
+        (1, 4, True, True), (2, 3, False, True), (5, 5, True, False), (8, 5, True, True), (9, 8, False, True),
+        (17, 3, True, True), (30, 8, True, True), (32, 4, False, True), (45, 8, True, True),
+    ):  # fmt: skip
         given = logits[:rows].to(device)
-        made = []
-        for together in (False, True):
-            ids = torch.full((rows, slots), -1, dtype=torch.int32, device=device)
-            weights = torch.full((rows, slots), float("nan"), device=device)
-            lists = [torch.full((size,), -1, dtype=torch.int32, device=device) for size in (769, 512, 512)]
-            told: Any = {"chosen": 3, "normalize": normalize}
-            learnt = correction if bias else None
-            if together:
-                choose_and_list(given, learnt, ids, weights, 2.5, (lists[0], lists[1], lists[2]), **told)
-            else:
-                choose_rows(given, learnt, ids, weights, 2.5, **told)
-                list_items(ids, *lists)
-            made.append((ids, weights, *lists))
-        assert all(torch.equal(one, other) for one, other in zip(*made, strict=True)), rows
+        step = 256 // slots
+        learnt = correction if bias else None
+        told: Any = {"chosen": 3, "normalize": normalize}
+        alone = torch.full((rows, slots), -1, dtype=torch.int32, device=device)
+        shares = torch.full((rows, slots), float("nan"), device=device)
+        choose_rows(given, learnt, alone, shares, 2.5, **told)
+        ids, weights = torch.full_like(alone, -1), torch.full_like(shares, float("nan"))
+        lists = torch.full((2, 2048), -1, dtype=torch.int32, device=device)
+        cut = (lists[:, :1024], lists[:, 1024:1536], lists[:, 1536:])
+        choose_and_list(given, learnt, ids, weights, 2.5, cut, apart=2048, **told)
+        assert torch.equal(ids, alone) and torch.equal(weights.view(torch.int32), shares.view(torch.int32)), rows
+        assert all(len(set(row)) == slots and set(row) <= set(range(105)) for row in ids.tolist())
+        for group, part in enumerate(ids.split(step)):
+            wanted = [torch.full((size,), -1, dtype=torch.int32, device=device) for size in (769, 512, 512)]
+            list_items(part.contiguous(), *wanted)
+            made = said(cut[0][group], cut[1][group], cut[2][group], part.numel())
+            true = said(wanted[0], wanted[1], wanted[2], part.numel())
+            assert all(torch.equal(one, other) for one, other in zip(made, true, strict=True)), rows
+
+
+def check_rows_of_logits_do_not_know_their_company(device: str) -> None:
+    chance = torch.Generator().manual_seed(12)
+    for width, experts in ((96, 24), (2688, 5)):
+        x = torch.randn((19, width), generator=chance).to(device)
+        weight = torch.randn((experts, width), generator=chance).to(device)
+        if device == "cuda":
+            x, weight = x.bfloat16(), weight.bfloat16()
+        whole = torch.full((19, experts), float("nan"), device=device)
+        score_rows(x, weight, whole)
+        true = x.double() @ weight.double().T
+        assert ((whole.double() - true).norm() / true.norm()).item() < 1e-6
+        for start, stop in ((0, 1), (3, 5), (18, 19), (2, 11), (0, 17)):
+            some = torch.full((stop - start, experts), float("nan"), device=device)
+            score_rows(x[start:stop].contiguous(), weight, some)
+            assert torch.equal(some, whole[start:stop]), (width, start, stop)
 
 
 if __name__ == "__main__":

@@ -47,13 +47,16 @@ KERNELS: dict[str, tuple[Any, Kinds, int, int]] = {
         3,
     ),
     "sum slots": (prompt_experts._sum_slots, [HALF, WORD, FULL, FULL, LONG, 8, 1024], 4, 3),
-    "choose and list": (
-        expert_items._choose_and_list,
-        [FULL, FULL, WORD, FULL, WORD, WORD, WORD, *[LONG] * 4, "fp32", True, True, 8, 128, 64, 32, 8],
-        4,
-        3,
-    ),
-    "list items": (expert_items._list_items, [*[WORD] * 4, LONG, LONG, 256, 32, 8], 4, 3),
+    **{
+        f"choose and list {rows}": (
+            expert_items._choose_and_list,
+            [*(FULL, FULL, WORD, FULL, WORD, WORD, WORD, LONG, LONG, "fp32", LONG), 6, 8, True, True, 32, rows, 128, 8],
+            min(rows, 8),
+            3,
+        )
+        for rows in (1, 32)
+    },
+    "list items": (expert_items._list_items, [*[WORD] * 4, LONG, LONG, 256, 32, 8], 8, 3),
 }
 
 
