@@ -59,6 +59,11 @@ class WindowPaths:
         if self._copied is not None:
             self._copied.record()
 
+    @property
+    def tokens(self) -> Tensor:
+        """Tokens int32 of the windows sent, one after another."""
+        return _parted(self._device, self._windows, self._rows)[2]
+
     def follow(self, draws: Tensor) -> Tensor:
         """Queue the search in `draws` int32 [rows]; `kept`, whose rows past the windows sent mean nothing."""
         fields, stops, tokens, parents = _parted(self._device, self._windows, self._rows)

@@ -12,6 +12,8 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any
 FIELDS = 4  # of a window: its first row in the launch, its rows, how many of them are forced, the room of its reply
 
@@ -22,7 +24,11 @@ def _stops(token, ends):
 
 
 @triton.jit
-def _accept(windows, tokens, parents, draws, stops, kept, ends_each, size: tl.constexpr, ends: tl.constexpr):
+def _accept(
+    windows, tokens, parents, draws, stops, kept, ends_each, size: tl.constexpr, ends: tl.constexpr,
+    early: tl.constexpr,
+):  # fmt: skip
+    begin(early)
     window = tl.program_id(0).to(tl.int64)
     start, count = tl.load(windows + window * 4), tl.load(windows + window * 4 + 1)
     forced, room = tl.load(windows + window * 4 + 2), tl.load(windows + window * 4 + 3)
@@ -63,5 +69,6 @@ def accept_windows(
     """
     size, ends = kept.shape[1] - 2, stops.shape[1]
     _accept[(windows.shape[0],)](
-        windows, tokens, parents, draws, stops, kept, ends, size, triton.next_power_of_2(ends), num_warps=1
-    )
+        windows, tokens, parents, draws, stops, kept, ends, size, triton.next_power_of_2(ends), num_warps=1,
+        **follow(kept),
+    )  # fmt: skip

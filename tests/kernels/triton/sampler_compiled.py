@@ -9,6 +9,7 @@ import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton import acceptance, sampler
+from tests.kernels.triton.starting import starts_early
 
 FULL, WORD, LONG, REAL = "*fp32", "*i32", "*i64", "*fp64"
 KINDS = {
@@ -31,6 +32,7 @@ if __name__ == "__main__":
     target = GPUTarget("cuda", int(sys.argv[1]), 32)
     for name, (kernel, warps) in KERNELS.items():
         constants = {"size": 64, "ends": 16} if name == "accept" else CONSTANTS
+        constants = constants | starts_early(kernel, int(sys.argv[1]))
         signature = {n: "constexpr" if n in constants else KINDS.get(n, WORD) for n in kernel.arg_names}
         fixed = {(at,): constants[n] for at, n in enumerate(kernel.arg_names) if n in constants}
         source = triton.compiler.ASTSource(kernel, signature, fixed)
