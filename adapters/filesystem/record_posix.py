@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tensorfold.adapters.filesystem.private_folders import create_private
 from tensorfold.adapters.filesystem.record_files import Entry
 from tensorfold.adapters.filesystem.record_format import LOCK
 
-_FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 _OTHERS = 0o077
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -36,19 +36,7 @@ class PosixRecordFiles:
 
     def create_folder(self) -> None:
         """Make the folder, and the folders above it that are missing, with mode 0700, whatever the umask."""
-        missing = []
-        place = self._path
-        while not os.path.isdir(place):
-            missing.append(place)
-            place = os.path.dirname(place)
-        for path in reversed(missing):
-            try:
-                os.mkdir(path, _FOLDER_MODE)
-            except FileExistsError:
-                if not os.path.isdir(path):
-                    raise NotADirectoryError(errno.ENOTDIR, path) from None
-                continue
-            os.chmod(path, _FOLDER_MODE)
+        for path in create_private(self._path):
             with suppress(OSError):  # A folder that may not be read cannot be synced; the record's own always is.
                 _sync_folder_at(os.path.dirname(path))
 

@@ -18,7 +18,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_FOLDER_MODE, _FILE_MODE = 0o700, 0o600
+from tensorfold.adapters.filesystem.private_folders import create_private
+
+_FILE_MODE = 0o600
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NAME = re.compile(r"([0-9a-f]{32})\.safetensors")
 _PARTIAL = re.compile(r"[0-9a-f]{32}\.[0-9]{1,10}\.partial\.safetensors")
@@ -68,7 +70,7 @@ class SnapshotFolder:
 
     def write(self, key: str, size: int, data: Iterable[bytes]) -> None:
         """Make a file of `size` bytes, or nothing."""
-        self._create_folder()
+        create_private(self._path)
         room = os.statvfs(self._path)
         if room.f_bavail * room.f_frsize < size + _FREE:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -123,17 +125,6 @@ class SnapshotFolder:
 
     def _file(self, key: str) -> str:
         return os.path.join(self._path, f"{key}.safetensors")
-
-    def _create_folder(self) -> None:
-        missing = []
-        place = self._path
-        while not os.path.isdir(place):
-            missing.append(place)
-            place = os.path.dirname(place)
-        for path in reversed(missing):
-            with suppress(FileExistsError):
-                os.mkdir(path, _FOLDER_MODE)
-                os.chmod(path, _FOLDER_MODE)
 
     def _sync_folder(self) -> None:
         with suppress(OSError):  # Not every file system has such a call; the file itself is synced.
