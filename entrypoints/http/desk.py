@@ -44,6 +44,18 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class _Begun:
+    """A reply on its way, what was asked for, and where it goes."""
+
+    req: falcon.Request
+    resp: falcon.Response
+    request: GenerationFields
+    reply: Reply
+    shape: Shape
+    watch: Watch
+
+
+@dataclass(frozen=True, slots=True)
 class Desk:
     """What every route that generates needs."""
 
@@ -80,21 +92,14 @@ class Desk:
             raise
         if not request.in_background:
             self.taken(body)
+        begun = _Begun(req, resp, request, reply, shape, watch)
         if request.stream:
-            self._stream(req, resp, request, reply, shape, watch)
+            self._stream(begun)
         else:
-            self._whole(req, resp, request, reply, shape, watch)
+            self._whole(begun)
 
-    def _stream(
-        self,
-        req: falcon.Request,
-        resp: falcon.Response,
-        request: GenerationFields,
-        reply: Reply,
-        shape: Shape,
-        watch: Watch,
-    ) -> None:
-        envelope = self._envelope(request, reply, shape.prefix, shape.chunk)
+    def _stream(self, begun: _Begun) -> None:
+        req, resp, envelope = begun.req, begun.resp, self._envelope(begun, begun.shape.chunk)
 
         def on_end(outcome: Outcome) -> None:
             self.gate.leave(disconnected=outcome.ending == "left")
@@ -104,10 +109,10 @@ class Desk:
             self.log_fault(f"{req.method} {shown(req.path)}", broken)
 
         stream = ReplyStream(
-            reply,
-            shape.frames(envelope),
-            self._shown(request),
-            watch,
+            begun.reply,
+            begun.shape.frames(envelope),
+            self._shown(begun.request),
+            begun.watch,
             pump=self.pump,
             on_end=on_end,
             on_fault=on_fault,
@@ -116,18 +121,10 @@ class Desk:
         resp.set_headers(STREAM_HEADERS)
         resp.stream = stream
 
-    def _whole(
-        self,
-        req: falcon.Request,
-        resp: falcon.Response,
-        request: GenerationFields,
-        reply: Reply,
-        shape: Shape,
-        watch: Watch,
-    ) -> None:
-        envelope = self._envelope(request, reply, shape.prefix, shape.whole)
+    def _whole(self, begun: _Begun) -> None:
+        req, resp, reply, envelope = begun.req, begun.resp, begun.reply, self._envelope(begun, begun.shape.whole)
         try:
-            whole = collect(reply, watch, self.pump)
+            whole = collect(reply, begun.watch, self.pump)
         except ClientLeftError:
             self._left(req, resp, envelope.id)
             return
@@ -138,7 +135,7 @@ class Desk:
             reply.cancel()
         self.gate.leave()
         req.context.outcome = Outcome("done", whole.done, envelope.id)
-        resp.data = shape.body(envelope, reply, whole, self._shown(request))
+        resp.data = begun.shape.body(envelope, reply, whole, self._shown(begun.request))
 
     def _left(self, req: falcon.Request, resp: falcon.Response, reply: str = "") -> None:
         self.gate.leave(disconnected=True)
@@ -146,9 +143,10 @@ class Desk:
         resp.status = CLIENT_LEFT
         resp.data = b""
 
-    def _envelope(self, request: GenerationFields, reply: Reply, prefix: str, kind: str) -> Envelope:
-        facts = self.services.facts
-        return Envelope(prefix + reply.id, kind, reply.created, facts.shown(request.model), facts.fingerprint)
+    def _envelope(self, begun: _Begun, kind: str) -> Envelope:
+        facts, reply = self.services.facts, begun.reply
+        name = facts.shown(begun.request.model)
+        return Envelope(begun.shape.prefix + reply.id, kind, reply.created, name, facts.fingerprint)
 
     def _shown(self, request: GenerationFields) -> Shown:
         return Shown(
