@@ -11,7 +11,7 @@ import pytest
 from tensorfold.application.replies import Ended, Landed
 from tensorfold.application.settings import EngineSettings
 from tests.application.house import Read, idle, read
-from tests.application.prompt_house import SAMPLED, fresh, keeping, model, request, words
+from tests.application.prompt_house import SAMPLED, Kept, fresh, keeping, model, request, words
 from tests.fakes.clock import FakeClock
 from tests.fakes.hash_model import HashModel
 from tests.fakes.paced_model import PacedModel
@@ -204,18 +204,24 @@ def test_the_background_runs_when_the_foreground_is_gone_and_in_its_own_order() 
     assert [one.ids for one in got] == [one.ids for one in expected]
 
 
+def yields_then(server: Kept, target: Stepped, do: Callable[[], object]) -> list[Any]:
+    """A request in the foreground after 25 calls of the model, and something done after 32; what was submitted."""
+    submitted: list[Any] = []
+
+    def arrive() -> None:
+        if len(target.calls) == 25:
+            submitted.append(server.scheduler.submit(request(prompt(2, 50), 30)))
+        if len(target.calls) == 32:
+            do()
+
+    target.on_call = arrive
+    return submitted
+
+
 def test_a_request_that_yielded_may_be_cancelled() -> None:
     target, clock = stepped()
     with keeping(target, clock=clock, settings=EngineSettings(parallel=1)) as server:
-        submitted: list[Any] = []
-
-        def arrive() -> None:
-            if len(target.calls) == 25:
-                submitted.append(server.scheduler.submit(request(prompt(2, 50), 30)))
-            if len(target.calls) == 32:
-                slow.cancel()
-
-        target.on_call = arrive
+        submitted = yields_then(server, target, lambda: slow.cancel())
         slow = server.scheduler.submit(request(prompt(1, 100), 40, background=True))
         got: Read = read(slow)
         assert not isinstance(got.end, Ended) and server.scheduler.counters.preempted == 1
@@ -227,14 +233,6 @@ def test_a_request_that_yielded_may_be_cancelled() -> None:
 def test_a_server_that_ends_ends_those_that_yielded() -> None:
     target, clock = stepped()
     with keeping(target, clock=clock, settings=EngineSettings(parallel=1)) as server:
-        submitted: list[Any] = []
-
-        def arrive() -> None:
-            if len(target.calls) == 25:
-                submitted.append(server.scheduler.submit(request(prompt(2, 50), 30)))
-            if len(target.calls) == 32:
-                server.scheduler.stop(0.0)
-
-        target.on_call = arrive
+        submitted = yields_then(server, target, lambda: server.scheduler.stop(0.0))
         slow = server.scheduler.submit(request(prompt(1, 100), 40, background=True, sampling=SAMPLED))
         assert read(slow).failed and read(submitted[0]).failed

@@ -85,14 +85,19 @@ def killed(home: Path, figures: Figures) -> None:
         offline = here.run("serve", REPO, "--port", "0", HF_HUB_OFFLINE="1")
         named = "is not complete on this machine (missing: " in offline.err and SHARDS[0] in offline.err
         _expect(figures, "offline after a kill", offline, 1, "HF_HUB_OFFLINE forbids asking", named)
-        before = here.hub.asked[SHARDS[0]]
-        here.hub.mischief.hold = {}
-        ran = here.run("pull", REPO)
-        fetched = here.hub.asked[SHARDS[0]] - before
-        gate.set()
-        _expect(figures, "pull after a kill", ran, 0, "is complete", here.snapshot() == FILES)
-        figures.resumed += 1
-        figures.twice += fetched - (len(FILES[SHARDS[0]]) - 100_000)
+        _gone_on_with(here, gate, figures, "pull after a kill")
+
+
+def _gone_on_with(here: Place, gate: threading.Event, figures: Figures, where: str) -> None:
+    """A pull that goes on from the first 100,000 bytes of the first shard."""
+    before = here.hub.asked[SHARDS[0]]
+    here.hub.mischief.hold = {}
+    ran = here.run("pull", REPO)
+    fetched = here.hub.asked[SHARDS[0]] - before
+    gate.set()
+    _expect(figures, where, ran, 0, "is complete", here.snapshot() == FILES)
+    figures.resumed += 1
+    figures.twice += fetched - (len(FILES[SHARDS[0]]) - 100_000)
 
 
 def interrupted(home: Path, figures: Figures) -> None:
@@ -103,14 +108,7 @@ def interrupted(home: Path, figures: Figures) -> None:
         process = here.start("pull", REPO)
         ran = _until_partial(here, 100_000, process, signal.SIGINT)
         _expect(figures, "Ctrl-C", ran, 130, "stopped; what was downloaded stays")
-        before = here.hub.asked[SHARDS[0]]
-        here.hub.mischief.hold = {}
-        again = here.run("pull", REPO)
-        fetched = here.hub.asked[SHARDS[0]] - before
-        gate.set()
-        _expect(figures, "pull after Ctrl-C", again, 0, "is complete", here.snapshot() == FILES)
-        figures.resumed += 1
-        figures.twice += fetched - (len(FILES[SHARDS[0]]) - 100_000)
+        _gone_on_with(here, gate, figures, "pull after Ctrl-C")
 
 
 def serve_interrupted(home: Path, figures: Figures) -> None:

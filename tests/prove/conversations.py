@@ -7,9 +7,7 @@ tokens; the last line has the figures.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
-import random
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from collections.abc import Sequence
 from tests.prove import grammar, prompts
 from tests.prove.grammar import GIVEN_UP
 from tests.prove.prompts import CellReport
+from tests.prove.proof_flags import proof_flags
 from tests.prove.shares import shares
 
 CELLS = (*grammar.CELLS, *prompts.CELLS)
@@ -63,13 +62,8 @@ def _told(report: CellReport) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run every cell and print the figures; 1 when one differs or falls short."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=130_000, help="tokens to compare in each cell")
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--processes", type=int, default=2)
-    flags = parser.parse_args(arguments)
-    seed = flags.seed if flags.seed is not None else random.SystemRandom().getrandbits(32)
-    began = time.monotonic()
+    flags = proof_flags(__doc__, 130_000, arguments, "tokens to compare in each cell")
+    seed, began = flags.seed, time.monotonic()
     print(f"conversations proof: seed {seed}", flush=True)
     reports: list[CellReport] = []
     with multiprocessing.get_context("spawn").Pool(flags.processes) as pool:

@@ -6,7 +6,6 @@ is compared with a reference made by a plain loop that shares nothing with the e
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import multiprocessing
 import random
@@ -32,6 +31,7 @@ from tests.fakes.hash_head import random_head
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import DEFAULT_COSTS, HashModel
 from tests.fakes.serial import BYTE_IDS, SerialCase, SerialReply, serial_references
+from tests.prove.proof_flags import proof_flags
 
 CELLS = ("chains", "trees", "heads", "crowd", "cancel", "stops", "ignore_eos")
 PARALLEL = {"chains": (1,), "trees": (1,), "heads": (1, 4, 16)}
@@ -283,15 +283,10 @@ def failures(reports: Sequence[CellReport], tokens: int) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=10_000_000)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--processes", type=int, default=2)
-    flags = parser.parse_args(arguments)
-    seed = flags.seed if flags.seed is not None else random.SystemRandom().getrandbits(32)
+    flags = proof_flags(__doc__, 10_000_000, arguments, "tokens to compare in all cells")
     began = time.monotonic()
-    print(f"core proof: seed {seed}", flush=True)
-    reports = prove(flags.tokens, seed, flags.processes)
+    print(f"core proof: seed {flags.seed}", flush=True)
+    reports = prove(flags.tokens, flags.seed, flags.processes)
     found = failures(reports, flags.tokens)
     for line in found:
         print(f"  - {line}")
@@ -302,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"core: {compared:,} tokens ({100 * sampled / max(compared, 1):.0f}% sampled), "
         f"{sum(r.differences for r in reports)} differences, least cell {min(r.compared for r in reports):,}, "
         f"{100 * (drafted - kept) / max(drafted, 1):.0f}% of drafts refused, {sum(r.ties for r in reports):,} ties in "
-        f"{sum(r.tie_rows for r in reports):,} rows looked at, seed {seed}, {time.monotonic() - began:.0f} s"
+        f"{sum(r.tie_rows for r in reports):,} rows looked at, seed {flags.seed}, {time.monotonic() - began:.0f} s"
     )
     return 1 if found else 0
 

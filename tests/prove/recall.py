@@ -7,7 +7,6 @@ proved nothing, and fails.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import random
 import sys
@@ -40,6 +39,7 @@ from tests.fakes.hash_head import random_head
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.serial import BYTE_IDS, SerialCase, SerialReply, serial_references
+from tests.prove.proof_flags import proof_flags
 
 MODES = ("off", "on", "read-only", "second", "poisoned", "deleted")
 CELLS = tuple((mode, crowd, sampled) for mode in MODES for crowd in (False, True) for sampled in (False, True))
@@ -300,15 +300,10 @@ def failures(reports: Sequence[CellReport], tokens: int) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=2_000_000)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--processes", type=int, default=2)
-    flags = parser.parse_args(arguments)
-    seed = flags.seed if flags.seed is not None else random.SystemRandom().getrandbits(32)
+    flags = proof_flags(__doc__, 2_000_000, arguments, "tokens to compare in all cells")
     began = time.monotonic()
-    print(f"record proof: seed {seed}", flush=True)
-    reports = prove(flags.tokens, seed, flags.processes)
+    print(f"record proof: seed {flags.seed}", flush=True)
+    reports = prove(flags.tokens, flags.seed, flags.processes)
     found = failures(reports, flags.tokens)
     for line in found:
         print(f"  - {line}")
@@ -316,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"recall: {sum(r.compared for r in reports):,} tokens, {sum(r.differences for r in reports)} differences, "
         f"{len(reports)} cells, least cell {min(r.compared for r in reports):,}, "
         f"{sum(r.landed for r in reports):,} copied tokens landed, {sum(r.missed for r in reports):,} missed, "
-        f"seed {seed}, {time.monotonic() - began:.0f} s"
+        f"seed {flags.seed}, {time.monotonic() - began:.0f} s"
     )
     return 1 if found else 0
 
