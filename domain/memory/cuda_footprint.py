@@ -1,12 +1,12 @@
-"""What a model takes of a card besides lanes: weights as they are packed, and the scratch of launches and of prompts.
+"""What a model takes of a card besides lanes: weights as they are packed, and its scratch (`cuda_work`).
 
-From a bound plan alone: headers were read, no weight was. Estimates err upwards where a part was not measured.
+From a bound plan alone: headers were read, no weight was.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tensorfold.domain.families.binding import Bound
@@ -14,36 +14,17 @@ from tensorfold.domain.families.plan_weights import drafter_weights
 from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter
 from tensorfold.domain.families.state import state_spec
 from tensorfold.domain.families.storage import Affine
-from tensorfold.domain.families.weights import parameters
+from tensorfold.domain.families.tensors import Weight
 from tensorfold.domain.memory.cuda_holding import PAGE, pool_sizes, width_of
+from tensorfold.domain.memory.cuda_work import scratch_of
 from tensorfold.domain.memory.plan import Footprint
 from tensorfold.domain.memory.state_profile import Growing, Holding, StateProfile
-from tensorfold.domain.memory.work import Work, work_of
 from tensorfold.domain.prompts.family_chunk import CARD_CHUNKS
 
-MIB = 1 << 20
 TILE, GROUP, DENSE = 16, 64, 16
 _HEAD = "mtp."
 _STAGED = 3
 """Largest layers in flight while weights are read: stored, unpacked and packed."""
-_SIDE_BY_SIDE = 2
-"""Matrices that are multiplied as one, such as gate and up."""
-_WIDER = 2
-"""Float32 values beside bf16 ones in a chunk's buffers."""
-_LOGIT_COPIES = 2
-LAUNCH_ROWS = 400
-"""Rows of all captured launches together: 1 to 16, then every eighth to 64."""
-_LAUNCHES = 22
-LAUNCH_LAYER = 64 << 10
-"""Bytes of a captured launch for each layer: 2.5 to 5 KiB a node, as on an H200 with torch 2.11, about 20 nodes."""
-CODE = 512 * MIB
-"""Code of kernels and workspaces of libraries."""
-STACK = 256 * MIB
-"""Values of experts that are unpacked at once."""
-DRAFTS = 256 * MIB
-"""Launches of a draft head, their logits among them; it multiplies with a part of the very output matrix."""
-ATTENTION = 256 * MIB
-"""Partial results of attention over partitions of a long past."""
 
 
 def cuda_footprint(
@@ -65,7 +46,7 @@ def cuda_footprint(
     return Footprint(
         weights=weights,
         state=_paged(pool_sizes(entries, plan.activation).page),
-        work=_work(loaded, kept, drafts=head or drafter is not None),
+        work=scratch_of(loaded, kept, drafts=head, drafter=drafter).work,
         rows=CARD_CHUNKS[0],  # the most; the plan for a card settles how many
         pools=pool_sizes(entries, plan.activation),
         staging=_STAGED * largest_layer(kept),
@@ -107,26 +88,18 @@ def _paged(page: int) -> StateProfile:
 
 
 def _drafter_bytes(drafter: DFlashDrafter, bits: int) -> int:
-    """Bytes of a drafter's weights: its matrices packed at `bits`, 0 for bf16."""
-    values = parameters(drafter_weights(drafter))
-    return values * max(4, bits) // 8 + values // GROUP * 4 if bits else 2 * values
+    """Bytes of a drafter's weights: its matrices packed at `bits`, 0 for bf16; its selector's tables in bf16.
+
+    The matrices of its keys and values are held twice: kept rows enter all layers by one product.
+    """
+    return sum(
+        _drafter_slot(weight, bits) * (2 if path.endswith((".k", ".v")) else 1)
+        for path, weight in drafter_weights(drafter).items()
+    )
 
 
-def _work(plan: DecoderPlan, bound: Mapping[str, Bound], *, drafts: bool) -> Work:
-    """Scratch: it is there from the load on, whoever runs; a chunk's rows are counted by `Footprint.rows`."""
-    chunk = work_of(plan, "bfloat16")
-    logits = LAUNCH_ROWS * plan.head.vocabulary * 4 * _LOGIT_COPIES
-    launches = _LAUNCHES * len(plan.layers) * LAUNCH_LAYER
-    unpacked = max((_unpacked(found) for found in _matrices(bound)), default=0)
-    fixed = CODE + ATTENTION + logits + launches + unpacked + (DRAFTS if drafts else 0)
-    return Work(0, fixed, _WIDER * chunk.row, 0)
-
-
-def _matrices(bound: Mapping[str, Bound]) -> Iterable[Bound]:
-    """Those that rows of a prompt are multiplied with; they draw nothing, so the output matrix is not among them."""
-    return (f for path, f in bound.items() if len(f.slot.shape) > 1 and path not in ("embedding", "head"))
-
-
-def _unpacked(found: Bound) -> int:
-    """Bytes of a slot's values in bf16, with another's beside them; of experts as many as there is room for."""
-    return 2 * max(_SIDE_BY_SIDE * math.prod(found.slot.shape[-2:]), min(STACK, math.prod(found.slot.shape)))
+def _drafter_slot(weight: Weight, bits: int) -> int:
+    values = math.prod(weight.shape)
+    if len(weight.shape) == 2 and weight.rule == "matrix" and bits:
+        return values * max(4, bits) // 8 + values // GROUP * 4
+    return values * (2 if len(weight.shape) == 2 else 4)

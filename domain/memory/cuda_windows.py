@@ -79,10 +79,10 @@ def choose_cuda(
 
 
 def with_chunk(memory: MemoryPlan, asked: int | None, streams: int) -> MemoryPlan:
-    """The plan with the rows of a chunk: the most of which CHUNK_SHARE holds and beside which the `asked` window fits.
+    """The plan with the rows of a chunk: the most of which CHUNK_SHARE holds and beside which a request fits.
 
-    It follows from budget, weights, streams and the window asked for alone, so that it does not move with what a server
-    keeps.
+    The request is one of the `asked` window, or the smallest. It follows from budget, weights, streams and the window
+    asked for alone, so that it does not move with what a server keeps.
     """
 
     def sized(rows: int) -> MemoryPlan:
@@ -91,7 +91,8 @@ def with_chunk(memory: MemoryPlan, asked: int | None, streams: int) -> MemoryPla
     def fits(rows: int) -> bool:
         if memory.footprint.work.row * rows > max(0, memory.room) // CHUNK_SHARE:
             return False
-        return not asked or with_pools(sized(rows), room(streams, asked)).fits(asked)
+        tokens = asked or LEAST
+        return with_pools(sized(rows), room(streams, tokens)).fits(tokens)
 
     return sized(choose_chunk(card_chunks(streams), fits, tensor_units=True))
 

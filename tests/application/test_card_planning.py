@@ -183,7 +183,7 @@ def test_figures_of_a_card_are_told_while_decisions_are_arithmetic() -> None:
 
 
 def test_prompts_are_read_in_the_chunks_that_were_planned_whatever_the_family_names() -> None:
-    for memory, rows in ((planned(kept=4), 4096), (planned(streams=4), 2048), (planned(qwen3_5, card_of(23)), 1024)):
+    for memory, rows in ((planned(kept=4), 4096), (planned(streams=4), 2048), (planned(qwen3_5, card_of(21.5)), 1024)):
         made = keeping(memory)
         assert made.cache is not None and made.cache.rule.step == memory.plan.footprint.rows == rows
         assert made.lines()[0].startswith(f"prompts: chunks of up to {rows} tokens, cut")
@@ -192,9 +192,9 @@ def test_prompts_are_read_in_the_chunks_that_were_planned_whatever_the_family_na
 
 def test_a_chunk_of_an_earlier_start_stands_where_the_plan_has_room_for_it_and_as_many_streams_may_share() -> None:
     known = Remembered({})
-    small, large = planned(qwen3_5, card_of(26)), planned(qwen3_5)
+    small, large = planned(qwen3_5, card_of(22.5)), planned(qwen3_5)
     steps = []
-    for memory in (small, large, planned(qwen3_5, streams=4), planned(qwen3_5, card_of(23))):
+    for memory in (small, large, planned(qwen3_5, streams=4), planned(qwen3_5, card_of(21.5))):
         made = keeping(memory, chunks=known)
         assert made.cache is not None
         steps.append(made.cache.rule.step)

@@ -156,7 +156,7 @@ def test_what_a_card_cannot_give_is_refused_before_a_weight_is_read(
 
 def test_a_card_that_is_taken_by_others_is_refused_with_the_figures(folders: Mapping[str, Path]) -> None:
     with pytest.raises(RefusedError, match=r"No request fits beside the weights: .* less 4\.00 GiB left to others"):
-        opened(folders["nemotron_h"], card=card_of(4.5))
+        opened(folders["nemotron_h"], card=card_of(4.2))
 
 
 @pytest.mark.parametrize("words", [(), ("--drafter", "none")])
