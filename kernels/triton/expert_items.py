@@ -14,7 +14,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.following import begin, follow
+from tensorfold.kernels.triton.following import begin, follow, let_next, wait_before
 from tensorfold.kernels.triton.routers import lay_out, pick, store_choice
 
 Tensor = Any
@@ -83,11 +83,12 @@ def _choose_and_list(
     chosen: tl.constexpr, slots: tl.constexpr, corrected: tl.constexpr, normalize: tl.constexpr,
     step: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, an_item: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    let_next(early)
     expert, place = lay_out(experts, wide)
     shift = tl.zeros(expert.shape, tl.float32)
     if corrected:
         shift = tl.load(correction + place)
-    begin(early)
+    wait_before(early)
     # Every rounding is of one number or in the order of choice, so bits are those of the router that takes a row alone.
     group = tl.program_id(0)
     here = tl.minimum(count - group * step, step)

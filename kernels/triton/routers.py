@@ -19,7 +19,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.following import begin, follow
+from tensorfold.kernels.triton.following import follow, let_next, wait_before
 
 Tensor = Any
 _MOST_HELD = 32768  # numbers of x that a program holds
@@ -27,11 +27,12 @@ _MOST_HELD = 32768  # numbers of x that a program holds
 
 @triton.jit(do_not_specialize=["rows"])
 def _logits(x, weight, out, rows, width, experts, tall: tl.constexpr, block: tl.constexpr, early: tl.constexpr):
+    let_next(early)
     expert = tl.program_id(0)
     place = tl.arange(0, block)[None, :]
     inside = place < width
     learnt = tl.load(weight + expert.to(tl.int64) * width + place, mask=inside, other=0.0)
-    begin(early)
+    wait_before(early)
     row = (tl.program_id(1) * tall + tl.arange(0, tall)).to(tl.int64)
     there = row < rows
     value = tl.load(x + row[:, None] * width + place, mask=there[:, None] & inside, other=0.0)
@@ -115,11 +116,12 @@ def _choose(
     count: tl.constexpr, slots: tl.constexpr, softmax: tl.constexpr, over_chosen: tl.constexpr,
     normalize: tl.constexpr, corrected: tl.constexpr, tall: tl.constexpr, wide: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    let_next(early)
     expert, place = lay_out(experts, wide)
     shift = tl.zeros(expert.shape, tl.float32)
     if corrected:
         shift = tl.load(correction + place)
-    begin(early)
+    wait_before(early)
     row = tl.program_id(0) * tall + tl.arange(0, tall)
     there = row < rows
     row = tl.minimum(row, rows - 1).to(tl.int64)  # rows that are not there read the last one

@@ -13,7 +13,7 @@ from tensorfold.kernels.cuda.affine_pack import pack_affine, pack_bf16
 from tensorfold.kernels.reference.router import choose_experts
 from tensorfold.kernels.triton.dequantize import dequantize, look_up
 from tensorfold.kernels.triton.expert_items import choose_and_list, list_items
-from tensorfold.kernels.triton.prompt_experts import multiply_groups, sort_pairs, sum_slots
+from tensorfold.kernels.triton.prompt_experts import multiply_groups, sort_pairs, spread_rows, sum_slots
 from tensorfold.kernels.triton.prompt_matmul import Tiles, multiply
 from tensorfold.kernels.triton.routers import choose_rows, score_rows
 
@@ -105,6 +105,31 @@ def check_expert_items(device: str) -> None:
                 by_row += [[pair // slots, pair] for pair in pairs[first : first + 8]]
         assert items[: 1 + len(wanted)].tolist() == [len(wanted) // 3, *wanted]
         assert members[0, : len(by_row)].tolist() == by_row and members[1, : len(by_pair)].tolist() == by_pair
+
+
+def check_sorted_pairs(device: str) -> None:
+    chance = np.random.default_rng(13)
+    for rows, slots, entries, tile in ((1, 1, 1, 16), (3, 8, 130, 128), (90, 3, 5, 32), (300, 2, 40, 64)):
+        chosen = np.stack([chance.permutation(entries)[:slots] for _ in range(rows)])
+        chosen[: rows // 2, 0] = entries - 1
+        ids = torch.from_numpy(chosen.astype(np.int32)).to(device)
+        order, places, used, table = sort_pairs(ids, entries, tile)
+        wanted = np.argsort(chosen.flatten(), kind="stable")
+        assert order.tolist() == wanted.tolist()
+        assert places[order].tolist() == list(range(rows * slots))
+        counts = np.bincount(chosen.flatten(), minlength=entries)
+        assert used.tolist() == counts.tolist()
+        edges = [0, *np.cumsum(counts).tolist()]
+        tiles = [
+            [entry, row, edges[entry + 1]]
+            for entry in range(entries)
+            for row in range(edges[entry], edges[entry + 1], tile)
+        ]
+        assert table[: len(tiles)].tolist() == tiles
+        assert len(table) == -(-rows * slots // tile) + min(entries, rows * slots)
+        assert all(row >= behind for _, row, behind in table[len(tiles) :].tolist())  # no tile's
+        x = torch.from_numpy(chance.standard_normal((rows, 70)).astype(np.float32)).to(device)
+        assert torch.equal(spread_rows(x, places, slots), x[order // slots])
 
 
 def check_prompt_experts(device: str) -> None:

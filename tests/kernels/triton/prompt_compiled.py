@@ -46,6 +46,14 @@ KERNELS: dict[str, tuple[Any, Kinds, int, int]] = {
         8,
         3,
     ),
+    "count pairs": (prompt_experts._count_pairs, [WORD, WORD, LONG, 256, 256], 4, 3),
+    "sort pairs": (
+        prompt_experts._sort_pairs,
+        [WORD, WORD, "*i64", WORD, WORD, WORD, *[LONG] * 5, 256, 256, 32, 8],
+        8,
+        3,
+    ),
+    "spread rows": (prompt_experts._spread_rows, [HALF, WORD, HALF, LONG, 8, 4096], 8, 3),
     "sum slots": (prompt_experts._sum_slots, [HALF, WORD, FULL, FULL, LONG, 8, 1024], 4, 3),
     **{
         f"choose and list {rows}": (
