@@ -122,4 +122,4 @@ class Sampler:
 
 def make_scratch(rows: int, device: Any) -> Scratch:
     """The kernels' scratch for up to `rows` rows."""
-    return scratch(rows, lambda shape, kind: torch.empty(shape, dtype=kind, device=device), torch)
+    return scratch(rows, lambda shape, kind: torch.zeros(shape, dtype=kind, device=device), torch)

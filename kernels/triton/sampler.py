@@ -1,16 +1,22 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,import-not-found,no-untyped-call,unused-ignore"
 """The sampler rule on a device, as `domain.sampling` has it: keyed float64 noise, whole-number nucleus, ties by id.
 
-    row of V logits:   |  span 0  |  span 1  | ... |      one program a row and span
-    peaks              greatest logit, its lowest id, least logit
-    coarse             counts and weights above 16 thresholds between them
-    fine               the same inside the step where the cut lies, if that step is still crowded
-    gather             noise of the candidates above the step; those inside it are listed, in the order of their ids
-    settle             one program a row: the cut inside the list, noise of what stays, the winner
+    row of V logits:   | block of 1,024 | block | block | ... |    a program takes some blocks of a row
+    survey             the row's first candidate, and its least logit
+    coarse             about how many candidates, or what weight, stand above 32 thresholds between the two
+    fine               exactly that for 16 thresholds around the step in which the cut lies
+    gather             who stands above the step surely stays: a bound of each block's best score among those, in
+                       float32; those inside the step are listed
+    settle             one program a row: exact scores of the blocks whose bound reaches the best score, and the list
 
-Sums that choose are whole numbers, so spans, thresholds and launches cannot move a cut. A step that stays crowded (ties
-by the thousand) is settled by reading the row again: slower, the same draw. Rows that are greedy, or have no cut, leave
-the kernels that they do not need at once, so one graph serves any mixture.
+The cut itself is not looked for. Of the list the candidate with the best score is asked whether it stays: whether what
+stands before it weighs less than is needed. If it goes, all behind it go too, and the next best is asked. Nearly always
+the first stays, or is no match for one that surely does.
+
+Sums that choose are whole numbers, so programs, thresholds and launches cannot move a cut, nor can the order in which
+programs add. A step that stays crowded (ties by the thousand) is settled by reading the row again: slower, the same
+draw. Rows that are greedy, or have no cut, leave the kernels that they do not need at once, so one graph serves any
+mixture. What programs add up in a row's totals is zero between draws: `settle` leaves it so.
 
 A device's exp and log may differ from the host's in the last bit. Then a weight may be off by one part in 2^40 of the
 likeliest candidate's, which moves a cut only where the sum meets the need to within a few such parts, and a score by
@@ -25,14 +31,17 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from tensorfold.kernels.triton.following import begin, follow
+
 Tensor = Any
 
 FORCED, GREEDY, SAMPLED = 0, 1, 2
 LISTED = 4096
-_STEPS = 16
-_PEAK_LANES, _LANES, _GATHER_LANES = 1024, 256, 512  # logits that one turn of a span's loop reads
-_MOST_SPANS, _WANTED_PROGRAMS = 128, 1024
-_MOST_TURNS = 255  # of `_count`, whose sums have no room for more
+MOST_IDS = 1 << 22
+_BLOCK = 1024
+_COARSE, _FINE = 32, 16
+_LANES, _SETTLE_LANES = 256, 512  # logits that one turn of a loop reads
+_WANTED_PROGRAMS = 1024
 
 
 @triton.jit
@@ -46,11 +55,23 @@ def _logit(logits, masks, masked, row, place, size, stride, words):
 
 
 @triton.jit
-def _rank(value, place):
-    """One whole number that orders candidates: the greater logit first, of equals the lower place; never negative."""
+def _level(value):
+    """A whole number from 0 on that orders logits."""
     bits = tl.where(value == 0.0, 0.0, value).to(tl.int32, bitcast=True)
-    ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.int64) + 2147483648
-    return ordered * 4194304 + (4194303 - place)
+    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.int64) + 2147483648
+
+
+@triton.jit
+def _of_level(level):
+    """The logit of a level."""
+    bits = (level - 2147483648).to(tl.int32)
+    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _rank(value, place):
+    """One whole number that orders candidates: the greater logit first, of equals the lower place; -1 for -inf."""
+    return tl.where(value > float("-inf"), _level(value) * 4194304 + (4194303 - place), -1)
 
 
 @triton.jit
@@ -68,15 +89,38 @@ def _mixed(x):
 
 
 @triton.jit
-def _score(value, token, seed, position, divisor):
-    """Noise less energy of candidates; -inf stays -inf."""
+def _key(seed, position):
+    """What a row's noise is keyed with."""
     key = _mixed(seed.to(tl.uint64, bitcast=True) + 0x9E3779B97F4A7C15)
-    key = _mixed(key ^ (position.to(tl.uint64) * 0xD1B54A32D192ED03))
+    return _mixed(key ^ (position.to(tl.uint64) * 0xD1B54A32D192ED03))
+
+
+@triton.jit
+def _score(value, token, key, divisor):
+    """Noise less energy of candidates."""
     hashed = _mixed(token.to(tl.uint64) ^ key)
     uniform = (hashed >> 11).to(tl.int64).to(tl.float64) * 1.1102230246251565e-16 + 5.551115123125783e-17
     uniform = tl.minimum(uniform, 0.9999999999999999)
     noise = -tl.log(-tl.log(uniform))
     return noise - value.to(tl.float64) / divisor
+
+
+@triton.jit
+def _noise_bound(token, key):
+    """Noise in float32, at most 1e-4 below the rule's and, but for one uniform in 2^30, at most 1e-4 above it."""
+    hashed = _mixed(token.to(tl.uint64) ^ key)
+    # 1 - u by its own bits, rounded down: where u is nearly 1, and the noise great, float32 has no digits of u left.
+    rest = ((hashed ^ 0xFFFFFFFFFFFFFFFF) >> 11).to(tl.int64).to(tl.float32) * 1.1102230246251565e-16
+    uniform = (hashed >> 11).to(tl.int64).to(tl.float32) * 1.1102230246251565e-16 + 5.551115123125783e-17
+    near = rest * (1.0 + rest * (0.5 + rest * 0.33333333))
+    return -0.6931471805599453 * tl.log2(tl.where(rest < 0.015625, near, -0.6931471805599453 * tl.log2(uniform)))
+
+
+@triton.jit
+def _slack(high, divisor):
+    """How far a bound of a score, less the greatest logit over the temperature, may lie below the score that rounding
+    makes: the bound's own error, and that of a quotient in float64."""
+    return 0.000244140625 + tl.abs(high.to(tl.float64) / divisor) * 8.881784197001252e-16
 
 
 @triton.jit
@@ -105,17 +149,6 @@ def _needed(total, top_p):
 
 
 @triton.jit
-def _peak(tops, places, row, spans, most: tl.constexpr):
-    """The greatest logit of a row and the lowest place that has it."""
-    span = tl.arange(0, most)
-    real = span < spans
-    top = tl.load(tops + row * spans + span, mask=real, other=float("-inf"))
-    high = tl.max(top, 0)
-    place = tl.load(places + row * spans + span, mask=real, other=2147483647)
-    return high, tl.min(tl.where(real & (top == high), place, 2147483647), 0)
-
-
-@triton.jit
 def _cuts(kind, top_k, top_p, high, size):
     """Whether a row is sampled at all, by number, and by weight."""
     sampled = (kind == 2) & (high > float("-inf")) & (high < float("inf"))
@@ -123,157 +156,185 @@ def _cuts(kind, top_k, top_p, high, size):
 
 
 @triton.jit
-def _at(values, place, count: tl.constexpr):
-    return tl.sum(tl.where(tl.arange(0, count) == place, values, 0), 0)
+def _ends(firsts, lows, row):
+    """A row's greatest logit, and its least above -inf: +inf where it has none."""
+    return _of_level(tl.load(firsts + row) >> 22), -_of_level(tl.load(lows + row))
 
 
 @triton.jit
-def _totals(table, row, spans, count: tl.constexpr, most: tl.constexpr):
-    """Sums over a row's spans of a table [R, spans, count]."""
-    span, step = tl.arange(0, most), tl.arange(0, count)
-    at = (row * spans + span)[:, None] * count + step[None, :]
-    return tl.sum(tl.load(table + at, mask=(span < spans)[:, None], other=0).to(tl.int64), 0)
-
-
-@triton.jit
-def _step(numbers, weights, edges, row, spans, by_number, top_k, needed, count: tl.constexpr, most: tl.constexpr):
-    """The step in which the cut lies: its index, edges (none above: +inf) and what stands above and down to it."""
-    index = tl.arange(0, count)
-    number = _totals(numbers, row, spans, count, most)
-    weight = _totals(weights, row, spans, count, most)
-    reached = tl.where(by_number, number, weight)
-    target = tl.where(by_number, tl.minimum(top_k.to(tl.int64), tl.max(number, 0)), needed)
-    step = tl.min(tl.where(reached >= target, index, count - 1), 0)
-    edge = tl.load(edges + row * count + index)
-    lower = tl.sum(tl.where(index == step, edge, 0.0), 0)
-    upper = tl.sum(tl.where(index == step - 1, edge, 0.0), 0)
-    upper = tl.where(step == 0, float("inf"), upper)
-    return step, lower, upper, _at(number, step - 1, count), _at(weight, step - 1, count), _at(number, step, count)
-
-
-@triton.jit
-def _found(
-    coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, row, spans, by_number,
-    by_weight, top_k, top_p, allowed, count: tl.constexpr, most: tl.constexpr,
+def _survey(
+    logits, masks, masks_used, kinds, firsts, lows, size, stride, words, length, block: tl.constexpr,
+    early: tl.constexpr,
 ):  # fmt: skip
-    """The last step found: whether it is a fine one, then as `_step` tells, how many it lists, what is needed."""
-    total = tl.max(_totals(coarse_weights, row, spans, count, most), 0)
-    needed = tl.where(by_weight, _needed(total, top_p), 0)
-    both = by_number & by_weight
-    step, lower, upper, number, weight, down = _step(
-        coarse_numbers, coarse_weights, coarse_edges, row, spans, by_number, top_k, needed, count, most
-    )
-    listed = tl.where(both, down, down - number)
-    crowded = listed > allowed
-    if crowded:
-        step, lower, upper, number, weight, down = _step(
-            fine_numbers, fine_weights, fine_edges, row, spans, by_number, top_k, needed, count, most
-        )
-        listed = tl.where(both, down, down - number)
-    return crowded, step, lower, upper, number, weight, listed, needed
-
-
-@triton.jit
-def _count(
-    logits, masks, masked, row, first, last, size, stride, words, high, divisor, edge, numbers, weights, at,
-    count: tl.constexpr, lanes: tl.constexpr,
-):  # fmt: skip
-    """Counts and weights of a span's candidates above each of `edge` [count]."""
-    # One sum holds both: weights below bit 48, since a thread adds at most 255 of up to 2^40, and numbers above.
-    both = tl.zeros([count, lanes], tl.int64)
-    for start in tl.range(first, last, lanes, num_stages=3):
-        value = _logit(logits, masks, masked, row, start + tl.arange(0, lanes), size, stride, words)
-        worth = _weight(value, high, divisor) + 281474976710656
-        both += tl.where(value[None, :] > edge[:, None], worth[None, :], 0)
-    step = tl.arange(0, count)
-    tl.store(numbers + at * count + step, tl.sum((both >> 48).to(tl.int32), 1))
-    tl.store(weights + at * count + step, tl.sum(both & 281474976710655, 1))
-
-
-@triton.jit
-def _peaks(
-    logits, masks, masks_used, kinds, tops, places, lows, size, stride, words, spans, length, lanes: tl.constexpr
-):
+    begin(early)
     row, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
     if tl.load(kinds + row) != 0:
         masked = tl.load(masks_used + row)
-        place = span * length + tl.arange(0, lanes)
-        top = tl.full([lanes], float("-inf"), tl.float32)
-        low = tl.full([lanes], float("inf"), tl.float32)
-        first = place
-        for start in range(0, length, lanes):
-            value = _logit(logits, masks, masked, row, place + start, size, stride, words)
-            first = tl.where(value > top, place + start, first)
+        top = tl.full([block], float("-inf"), tl.float32)
+        low = tl.full([block], float("inf"), tl.float32)
+        first = span * length + tl.arange(0, block)
+        for start in range(span * length, span * length + length, block):
+            place = start + tl.arange(0, block)
+            value = _logit(logits, masks, masked, row, place, size, stride, words)
+            first = tl.where(value > top, place, first)
             top = tl.maximum(top, value)
             low = tl.minimum(low, tl.where(value > float("-inf"), value, float("inf")))
         high = tl.max(top, 0)
-        at = row * spans + span
-        tl.store(tops + at, high)
-        tl.store(places + at, tl.min(tl.where(top == high, first, 2147483647), 0))
-        tl.store(lows + at, tl.min(low, 0))
+        place = tl.min(tl.where(top == high, first, 2147483647), 0)
+        # Behind a row's end there is nothing but -inf, at greater places than the row's own.
+        tl.atomic_max(firsts + row, _level(high) * 4194304 + (4194303 - place), sem="relaxed")
+        tl.atomic_max(lows + row, _level(-tl.min(low, 0)), sem="relaxed")
+
+
+@triton.jit
+def _above(value, edge, worth):
+    """`worth` of logits [lanes] for each of the edges [steps] that they stand above."""
+    return tl.where(value[None, :] > edge[:, None], worth[None, :], 0)
 
 
 @triton.jit
 def _coarse(
-    logits, masks, masks_used, kinds, divisors, top_ks, top_ps, tops, places, lows, numbers, weights, edges, size,
-    stride, words, spans, length, sure: tl.constexpr, count: tl.constexpr, lanes: tl.constexpr, most: tl.constexpr,
+    logits, masks, masks_used, kinds, divisors, top_ks, top_ps, firsts, lows, sums, edges, size, stride, words,
+    length, steps: tl.constexpr, lanes: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    kind = tl.load(kinds + row)
-    if (kind == 2) | (sure and kind == 1):
-        high, _first = _peak(tops, places, row, spans, most)
-        _sampled, by_number, by_weight = _cuts(kind, tl.load(top_ks + row), tl.load(top_ps + row), high, size)
-        whole = (high > float("-inf")) & (high < float("inf"))
-        if by_number | by_weight | (sure and whole):
-            divisor = tl.load(divisors + row)
-            other = tl.arange(0, most)
-            low = tl.min(tl.load(lows + row * spans + other, mask=other < spans, other=float("inf")), 0)
-            # Below 27.73 temperatures a weight is 0. By number, the best 32 units of logits hold any usual cut.
-            reach = tl.where(by_number, 32.0, -27.73 * divisor)
-            reach = tl.minimum(reach, high.to(tl.float64) - low.to(tl.float64))
-            step = tl.arange(0, count)
-            edge = (high.to(tl.float64) - reach * ((step + 1).to(tl.float64) / count)).to(tl.float32)
-            edge = tl.where(step == count - 1, float("-inf"), edge)
-            if span == 0:
-                tl.store(edges + row * count + step, edge)
-            _count(
-                logits, masks, tl.load(masks_used + row), row, span * length, span * length + length, size, stride,
-                words, high, divisor, edge, numbers, weights, row * spans + span, count, lanes,
-            )  # fmt: skip
+    kind, masked, divisor = tl.load(kinds + row), tl.load(masks_used + row), tl.load(divisors + row)
+    high, low = _ends(firsts, lows, row)
+    _sampled, by_number, by_weight = _cuts(kind, tl.load(top_ks + row), tl.load(top_ps + row), high, size)
+    if by_number | by_weight:
+        # Below 27.73 temperatures a weight is 0. By number, the best 32 units of logits hold any usual cut.
+        reach = tl.where(by_number, 32.0, -27.73 * divisor).to(tl.float32)
+        reach = tl.minimum(reach, high - low)
+        step = tl.arange(0, steps)
+        edge = (high - reach * ((step + 1).to(tl.float32) / steps)).to(tl.float32)
+        edge = tl.where(step == steps - 1, float("-inf"), edge)
+        if span == 0:
+            tl.store(edges + row * steps + step, edge)
+        slope = tl.where(by_number, 0.0, -1.4426950408889634 / divisor)
+        total = tl.zeros([steps, lanes], tl.float32)
+        for start in range(span * length, span * length + length, lanes):
+            value = _logit(logits, masks, masked, row, start + tl.arange(0, lanes), size, stride, words)
+            gap = (tl.maximum(value, low).to(tl.float64) - high.to(tl.float64)) * slope
+            total += _above(value, edge, tl.exp2(gap.to(tl.float32)))
+        tl.atomic_add(sums + row * steps + step, (tl.sum(total, 1) * 4294967296.0).to(tl.int64), sem="relaxed")
+
+
+@triton.jit
+def _coarse_step(sums, edges, row, by_number, top_k, top_p, steps: tl.constexpr):
+    """The edges of the coarse step in which the cut lies, most likely; none above: +inf."""
+    index = tl.arange(0, steps)
+    reached = tl.load(sums + row * steps + index)
+    total = tl.max(reached, 0)
+    target = (total.to(tl.float64) * top_p).to(tl.int64)
+    if by_number:
+        target = tl.minimum(top_k.to(tl.int64) << 32, total)
+    step = tl.min(tl.where(reached >= target, index, steps - 1), 0)
+    edge = tl.load(edges + row * steps + index)
+    lower = tl.sum(tl.where(index == step, edge, 0.0), 0)
+    upper = tl.sum(tl.where(index == step - 1, edge, 0.0), 0)
+    return lower, tl.where(step == 0, float("inf"), upper)
 
 
 @triton.jit
 def _fine(
-    logits, masks, masks_used, kinds, divisors, top_ks, top_ps, tops, places, lows, coarse_numbers, coarse_weights,
-    coarse_edges, numbers, weights, edges, size, stride, words, spans, length, count: tl.constexpr,
-    lanes: tl.constexpr, most: tl.constexpr, allowed: tl.constexpr,
+    logits, masks, masks_used, kinds, divisors, top_ks, top_ps, firsts, lows, coarse_sums, coarse_edges, sums, edges,
+    totals, size, stride, words, length, sure: tl.constexpr, coarse_steps: tl.constexpr, steps: tl.constexpr,
+    lanes: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    kind = tl.load(kinds + row)
-    if kind == 2:
-        high, _first = _peak(tops, places, row, spans, most)
-        top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
-        _sampled, by_number, by_weight = _cuts(kind, top_k, top_p, high, size)
+    kind, masked, divisor = tl.load(kinds + row), tl.load(masks_used + row), tl.load(divisors + row)
+    top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
+    high, low = _ends(firsts, lows, row)
+    _sampled, by_number, by_weight = _cuts(kind, top_k, top_p, high, size)
+    cut = by_number | by_weight
+    if cut | (sure and (kind != 0) & (high > float("-inf")) & (high < float("inf"))):
+        lower, upper = _coarse_step(coarse_sums, coarse_edges, row, by_number, top_k, top_p, coarse_steps)
+        above = tl.minimum(upper, high)
+        # The first edge is the step's upper one, the last but one its lower one, above the last stand all.
+        step = tl.arange(0, steps)
+        edge = (above + (tl.maximum(lower, low) - above) * (step.to(tl.float32) / (steps - 2))).to(tl.float32)
+        edge = tl.where(step == 0, upper, tl.maximum(edge, lower))
+        edge = tl.where(step == steps - 2, lower, tl.where(step == steps - 1, float("-inf"), edge))
+        if span == 0:
+            tl.store(edges + row * steps + step, edge)
+        found = tl.zeros([steps, lanes], tl.int64)
+        mass = tl.zeros([lanes], tl.int64)
+        for start in range(span * length, span * length + length, lanes):
+            value = _logit(logits, masks, masked, row, start + tl.arange(0, lanes), size, stride, words)
+            worth = tl.full([lanes], 1, tl.int64)
+            if sure:
+                mass += _weight(value, high, divisor)
+            if by_number == 0:
+                worth = _weight(value, high, divisor)
+            found += _above(value, edge, worth)
+        if cut:
+            tl.atomic_add(sums + row * steps + step, tl.sum(found, 1), sem="relaxed")
+        if sure:
+            tl.atomic_add(totals + row, tl.sum(mass, 0), sem="relaxed")
+
+
+@triton.jit
+def _bracket(sums, edges, row, by_number, by_weight, top_k, top_p, steps: tl.constexpr):
+    """The fine step in which the cut lies: whether it does, edges, what stands above, what is needed.
+
+    Of a row that is cut by number and by weight too, all that stand above the lower edge are in question.
+    """
+    index = tl.arange(0, steps)
+    reached = tl.load(sums + row * steps + index)
+    total = tl.max(reached, 0)
+    needed = tl.minimum(top_k.to(tl.int64), total)
+    if by_number == 0:
+        needed = _needed(total, top_p)
+    step = tl.min(tl.where(reached >= needed, index, steps - 1), 0)
+    edge = tl.load(edges + row * steps + index)
+    lower = tl.sum(tl.where(index == step, edge, 0.0), 0)
+    upper = tl.sum(tl.where(index == step - 1, edge, 0.0), 0)
+    above = tl.sum(tl.where(index == step - 1, reached, 0), 0)
+    both = by_number & by_weight
+    inside = (step > 0) & (step < steps - 1)
+    return inside, lower, tl.where(both, float("inf"), upper), tl.where(both, 0, above), needed
+
+
+@triton.jit
+def _gather(
+    logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, firsts, lows, sums,
+    edges, bounds, counts, list_values, list_places, size, stride, words, length, blocks, named: tl.constexpr,
+    steps: tl.constexpr, block: tl.constexpr, allowed: tl.constexpr, early: tl.constexpr,
+):  # fmt: skip
+    begin(early)
+    row, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    kind, masked, divisor = tl.load(kinds + row), tl.load(masks_used + row), tl.load(divisors + row)
+    top_k, top_p, reach = tl.load(top_ks + row), tl.load(top_ps + row), tl.load(reaches + row)
+    seed, position = tl.load(seeds + row), tl.load(positions + row)
+    high = _of_level(tl.load(firsts + row) >> 22)
+    sampled, by_number, by_weight = _cuts(kind, top_k, top_p, high, size)
+    if sampled:
+        # Without a cut every candidate is sure to stay, and none is listed.
+        inside, lower, upper = sampled, float("-inf"), float("-inf")
         if by_number | by_weight:
-            total = tl.max(_totals(coarse_weights, row, spans, count, most), 0)
-            needed = tl.where(by_weight, _needed(total, top_p), 0)
-            _place, lower, upper, number, _mass, down = _step(
-                coarse_numbers, coarse_weights, coarse_edges, row, spans, by_number, top_k, needed, count, most
+            inside, lower, upper, _above_it, _need = _bracket(
+                sums, edges, row, by_number, by_weight, top_k, top_p, steps
             )
-            if tl.where(by_number & by_weight, down, down - number) > allowed:
-                other = tl.arange(0, most)
-                low = tl.min(tl.load(lows + row * spans + other, mask=other < spans, other=float("inf")), 0)
-                above = tl.minimum(upper, high).to(tl.float64)
-                below = tl.maximum(lower, low).to(tl.float64)
-                index = tl.arange(0, count)
-                edge = (above + (below - above) * ((index + 1).to(tl.float64) / count)).to(tl.float32)
-                edge = tl.where(index == count - 1, lower, tl.maximum(edge, lower))
-                if span == 0:
-                    tl.store(edges + row * count + index, edge)
-                _count(
-                    logits, masks, tl.load(masks_used + row), row, span * length, span * length + length, size, stride,
-                    words, high, tl.load(divisors + row), edge, numbers, weights, row * spans + span, count, lanes,
-                )  # fmt: skip
+        if inside:
+            key = _key(seed, position)
+            slope = -1.0 / divisor
+            furthest = -(reach * 1.000001 + _slack(high, divisor)).to(tl.float32)
+            for start in range(span * length, span * length + length, block):
+                place = start + tl.arange(0, block)
+                value = _logit(logits, masks, masked, row, place, size, stride, words)
+                token = tl.load(ids + place, mask=place < size, other=0) if named else place
+                gap = ((value.to(tl.float64) - high.to(tl.float64)) * slope).to(tl.float32)
+                sure = (value > upper) & (gap >= furthest)
+                bound = tl.where(sure, _noise_bound(token, key) + gap, float("-inf"))
+                if start // block < blocks:
+                    tl.store(bounds + row * blocks + start // block, tl.max(bound, 0))
+                chosen = (value > lower) & (value <= upper)
+                at = tl.atomic_add(counts + row + tl.zeros_like(place), 1, mask=chosen, sem="relaxed")
+                listed = chosen & (at < allowed)
+                tl.store(list_values + row * allowed + at, value, mask=listed)
+                tl.store(list_places + row * allowed + at, place, mask=listed)
 
 
 @triton.jit
@@ -291,220 +352,172 @@ def _best(score, rank):
 
 
 @triton.jit
-def _gather(
-    logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, tops, places,
-    coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, scores, ranks, list_values,
-    list_places, size, stride, words, spans, length, named: tl.constexpr, count: tl.constexpr,
-    lanes: tl.constexpr, most: tl.constexpr, allowed: tl.constexpr,
-):  # fmt: skip
-    row, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    kind = tl.load(kinds + row)
-    if kind == 2:
-        high, _first = _peak(tops, places, row, spans, most)
-        top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
-        sampled, by_number, by_weight = _cuts(kind, top_k, top_p, high, size)
-        # Without a cut every candidate is sure to stay, and none is listed.
-        lower, upper, base, crowded = float("-inf"), float("-inf"), tl.full([], 0, tl.int64), False
-        if by_number | by_weight:
-            is_fine, step, lower, upper, _number, _mass, listed, _need = _found(
-                coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, row, spans,
-                by_number, by_weight, top_k, top_p, allowed, count, most,
-            )  # fmt: skip
-            crowded = listed > allowed
-            upper = tl.where(by_number & by_weight, float("inf"), upper)
-            other = tl.arange(0, most)
-            before = other < span
-            at = (row * spans + other) * count + step
-            if is_fine:
-                down = tl.load(fine_numbers + at, mask=before, other=0)
-                over = tl.load(fine_numbers + at - tl.minimum(step, 1), mask=before, other=0)
-            else:
-                down = tl.load(coarse_numbers + at, mask=before, other=0)
-                over = tl.load(coarse_numbers + at - tl.minimum(step, 1), mask=before, other=0)
-            over = tl.where((step == 0) | (by_number & by_weight), 0, over)
-            base = tl.sum((down - over).to(tl.int64), 0)
-        best = tl.full([lanes], float("-inf"), tl.float64)
-        best_rank = tl.full([lanes], -1, tl.int64)
-        if sampled & (crowded == 0):
-            masked, divisor = tl.load(masks_used + row), tl.load(divisors + row)
-            seed, position, reach = tl.load(seeds + row), tl.load(positions + row), tl.load(reaches + row)
-            for start in range(span * length, span * length + length, lanes):
-                place = start + tl.arange(0, lanes)
-                value = _logit(logits, masks, masked, row, place, size, stride, words)
-                sure = (value > upper) & (value > float("-inf"))
-                if tl.max(sure.to(tl.int32), 0) > 0:
-                    token = tl.load(ids + place, mask=place < size, other=0) if named else place
-                    score = _score(value, token, seed, position, divisor)
-                    sure = sure & _kept_by_min_p(value, high, divisor, reach)
-                    score = tl.where(sure, score, float("-inf"))
-                    rank = tl.where(sure, _rank(value, place), -1)
-                    best, best_rank = _better(score, rank, best, best_rank)
-                chosen = ((value > lower) & (value <= upper)).to(tl.int32)
-                found = tl.sum(chosen, 0)
-                if found > 0:
-                    to = row * allowed + base + tl.cumsum(chosen, 0) - 1
-                    tl.store(list_values + to, value, mask=chosen != 0)
-                    tl.store(list_places + to, place, mask=chosen != 0)
-                    base += found.to(tl.int64)
-        top, top_rank = _best(best, best_rank)
-        tl.store(scores + row * spans + span, top)
-        tl.store(ranks + row * spans + span, top_rank)
+def _candidate(
+    values, places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes: tl.constexpr
+):
+    """Logits, places and ranks of candidates: of a list of `count`, or of a row itself."""
+    at = start + tl.arange(0, lanes)
+    if listed:
+        value = tl.load(values + at, mask=at < count, other=float("-inf"))
+        place = tl.load(places + at, mask=at < count, other=0)
+    else:
+        value = _logit(logits, masks, masked, row, at, size, stride, words)
+        place = at
+    return value, place, _rank(value, place)
 
 
 @triton.jit
-def _cut(rank, value, target):
-    """The greatest rank c such that the `value`s of candidates of rank c and better reach `target`; rank -1 is none.
-
-    First among logits alone, then, where several share the logit of the cut, among their places.
-    """
-    level = rank >> 22
-    low = tl.min(tl.where(rank >= 0, level, 9223372036854775807), 0)
-    high = tl.max(level, 0)
+def _numbered(
+    values, places, logits, masks, masked, row, size, stride, words, listed, count, number, first,
+    lanes: tl.constexpr,
+):  # fmt: skip
+    """The rank of the candidate that `number` have or are before, the row's first one having rank `first`."""
+    low, high = tl.full([], 0, tl.int64), first
     while low < high:
         middle = low + (high - low + 1) // 2
-        enough = tl.sum(tl.where(level >= middle, value, 0), 0) >= target
-        low = tl.where(enough, middle, low)
-        high = tl.where(enough, high, middle - 1)
-    low = low << 22
-    if tl.sum((level == (low >> 22)).to(tl.int32), 0) > 1:
-        high = low + 4194303
-        while low < high:
-            middle = low + (high - low + 1) // 2
-            enough = tl.sum(tl.where(rank >= middle, value, 0), 0) >= target
-            low = tl.where(enough, middle, low)
-            high = tl.where(enough, high, middle - 1)
+        reached = tl.zeros([lanes], tl.int32)
+        for start in range(0, count, lanes):
+            _value, _place, rank = _candidate(
+                values, places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes
+            )
+            reached += (rank >= middle).to(tl.int32)
+        found = tl.sum(reached, 0)
+        low = tl.where(found >= number, middle, low)
+        high = tl.where(found > number, high, tl.where(found == number, middle, middle - 1))
     return low
 
 
 @triton.jit
-def _row_sum(logits, masks, masked, row, size, stride, words, high, divisor, least, by_number, block: tl.constexpr):
-    """Over a whole row: how many candidates have rank `least` or better, or what they weigh."""
-    total = tl.zeros([block], tl.int64)
-    for start in range(0, size, block):
-        place = start + tl.arange(0, block)
-        value = _logit(logits, masks, masked, row, place, size, stride, words)
-        worth = tl.where(by_number, 1, _weight(value, high, divisor))
-        total += tl.where((value > float("-inf")) & (_rank(value, place) >= least), worth, 0)
-    return tl.sum(total, 0)
-
-
-@triton.jit
-def _row_cut(
-    logits, masks, masked, row, size, stride, words, high, divisor, least, by_number, target, block: tl.constexpr
-):
-    """`_cut` over a whole row's candidates of rank `least` and better."""
-    low = least
-    top = _rank(high, 0)
-    while low < top:
-        middle = low + (top - low + 1) // 2
-        enough = _row_sum(logits, masks, masked, row, size, stride, words, high, divisor, middle, by_number, block)
-        low = tl.where(enough >= target, middle, low)
-        top = tl.where(enough >= target, top, middle - 1)
-    return low
-
-
-@triton.jit
-def _settle_list(
-    values, places, listed, number, weight, needed, by_number, by_weight, ids, seed, position, divisor, reach, top_k,
-    top_p, high, named: tl.constexpr, allowed: tl.constexpr,
+def _mass(
+    values, places, logits, masks, masked, row, size, stride, words, listed, count, high, divisor, least,
+    lanes: tl.constexpr,
 ):  # fmt: skip
-    """The winner among listed candidates, `number` of which, weighing `weight`, are surely kept above them."""
-    index = tl.arange(0, allowed)
-    real = index < listed
-    value = tl.load(values + index, mask=real, other=float("-inf"))
-    place = tl.load(places + index, mask=real, other=0)
-    rank = tl.where(real, _rank(value, place), -1)
-    if by_number:
-        left = top_k - tl.where(by_weight, 0, number)
-        if left < listed:
-            rank = tl.where(rank >= _cut(rank, real.to(tl.int64), left), rank, -1)
-    if by_weight:
-        mass = tl.where(rank >= 0, _weight(value, high, divisor), 0)
-        target = needed - weight
-        if by_number:
-            target = _needed(tl.sum(mass, 0), top_p)
-        rank = tl.where(rank >= _cut(rank, mass, target), rank, -1)
-    kept = (rank >= 0) & _kept_by_min_p(value, high, divisor, reach)
-    name = tl.load(ids + place, mask=real, other=0) if named else place
-    score = tl.where(kept, _score(value, name, seed, position, divisor), float("-inf"))
-    return _best(score, tl.where(kept, rank, -1))
+    """What candidates of rank `least` and better weigh."""
+    mass = tl.zeros([lanes], tl.int64)
+    for start in range(0, count, lanes):
+        value, _place, rank = _candidate(
+            values, places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes
+        )
+        mass += tl.where(rank >= least, _weight(value, high, divisor), 0)
+    return tl.sum(mass, 0)
 
 
 @triton.jit
-def _settle_row(
-    logits, masks, masked, row, size, stride, words, by_number, by_weight, ids, seed, position, divisor, reach, top_k,
-    top_p, high, named: tl.constexpr, block: tl.constexpr,
+def _best_of(
+    values, places, logits, masks, masked, row, size, stride, words, listed, first, count, ids, key, divisor, reach,
+    high, least, named: tl.constexpr, lanes: tl.constexpr,
 ):  # fmt: skip
-    """The winner of a row whose cut lies in a crowd: the row is read once for each step of the searches."""
-    least = tl.full([], 0, tl.int64)
-    if by_number:
-        present = _row_sum(logits, masks, masked, row, size, stride, words, high, divisor, least, True, block)
-        if top_k < present:
-            number = top_k.to(tl.int64)
-            least = _row_cut(logits, masks, masked, row, size, stride, words, high, divisor, least, True, number, block)
-    if by_weight:
-        total = _row_sum(logits, masks, masked, row, size, stride, words, high, divisor, least, False, block)
-        need = _needed(total, top_p)
-        least = _row_cut(logits, masks, masked, row, size, stride, words, high, divisor, least, False, need, block)
-    best = tl.full([block], float("-inf"), tl.float64)
-    best_rank = tl.full([block], -1, tl.int64)
-    for start in range(0, size, block):
-        place = start + tl.arange(0, block)
-        value = _logit(logits, masks, masked, row, place, size, stride, words)
-        rank = _rank(value, place)
-        kept = (value > float("-inf")) & (rank >= least) & _kept_by_min_p(value, high, divisor, reach)
-        name = tl.load(ids + place, mask=place < size, other=0) if named else place
-        score = tl.where(kept, _score(value, name, seed, position, divisor), float("-inf"))
+    """The score and rank of the winner among candidates `first` to `count` of rank `least` and better, by min-p too."""
+    best = tl.full([lanes], float("-inf"), tl.float64)
+    best_rank = tl.full([lanes], -1, tl.int64)
+    for start in range(first, count, lanes):
+        value, place, rank = _candidate(
+            values, places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes
+        )
+        kept = (rank >= least) & _kept_by_min_p(value, high, divisor, reach)
+        token = tl.load(ids + place, mask=kept, other=0) if named else place
+        score = tl.where(kept, _score(value, token, key, divisor), float("-inf"))
         best, best_rank = _better(score, tl.where(kept, rank, -1), best, best_rank)
     return _best(best, best_rank)
 
 
 @triton.jit
 def _settle(
-    logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, tops, places,
-    coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, scores, ranks, list_values,
-    list_places, tokens, shares, size, stride, words, spans, named: tl.constexpr, sure: tl.constexpr,
-    count: tl.constexpr, most: tl.constexpr, allowed: tl.constexpr,
+    logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, firsts, lows,
+    coarse_sums, fine_sums, fine_edges, totals, bounds, counts, list_values, list_places, tokens, shares, size, stride,
+    words, blocks, named: tl.constexpr, sure: tl.constexpr, coarse_steps: tl.constexpr, steps: tl.constexpr,
+    most: tl.constexpr, block: tl.constexpr, allowed: tl.constexpr, lanes: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
+    begin(early)
     row = tl.program_id(0).to(tl.int64)
-    kind = tl.load(kinds + row)
+    kind, masked, divisor = tl.load(kinds + row), tl.load(masks_used + row), tl.load(divisors + row)
+    top_k, top_p, reach = tl.load(top_ks + row), tl.load(top_ps + row), tl.load(reaches + row)
+    seed, position, first = tl.load(seeds + row), tl.load(positions + row), tl.load(firsts + row)
     token = tl.full([], -1, tl.int32)
     if kind != 0:
-        high, winner = _peak(tops, places, row, spans, most)
-        divisor, masked = tl.load(divisors + row), tl.load(masks_used + row)
-        top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
+        high = _of_level(first >> 22)
         sampled, by_number, by_weight = _cuts(kind, top_k, top_p, high, size)
+        winner = first
         if sampled:
-            other = tl.arange(0, most)
-            their_score = tl.load(scores + row * spans + other, mask=other < spans, other=float("-inf"))
-            best, best_rank = _best(their_score, tl.load(ranks + row * spans + other, mask=other < spans, other=-1))
+            values, places = list_values + row * allowed, list_places + row * allowed
+            key = _key(seed, position)
+            inside, listed = sampled, tl.full([], 0, tl.int32)
+            upper, above = tl.full([], float("-inf"), tl.float32), tl.full([], 0, tl.int64)
+            needed = above
             if by_number | by_weight:
-                seed, position, reach = tl.load(seeds + row), tl.load(positions + row), tl.load(reaches + row)
-                _deep, _place, _lower, _upper, number, weight, listed, needed = _found(
-                    coarse_numbers, coarse_weights, coarse_edges, fine_numbers, fine_weights, fine_edges, row, spans,
-                    by_number, by_weight, top_k, top_p, allowed, count, most,
-                )  # fmt: skip
-                if listed <= allowed:
-                    score, rank = _settle_list(
-                        list_values + row * allowed, list_places + row * allowed, listed, number, weight, needed,
-                        by_number, by_weight, ids, seed, position, divisor, reach, top_k, top_p, high, named, allowed,
+                listed = tl.load(counts + row)
+                inside, _lower, upper, above, needed = _bracket(
+                    fine_sums, fine_edges, row, by_number, by_weight, top_k, top_p, steps
+                )
+                inside = inside & (listed <= allowed)
+            best, best_rank = tl.full([], float("-inf"), tl.float64), tl.full([], -1, tl.int64)
+            if inside:
+                # A bound is one of a score less the greatest logit's part of it.
+                lift = high.to(tl.float64) / divisor - _slack(high, divisor)
+                least = (_level(upper) + 1) << 22
+                index = tl.arange(0, most)
+                bound = tl.load(bounds + row * blocks + index, mask=index < blocks, other=float("-inf"))
+                top = tl.max(bound, 0)
+                while (top > float("-inf")) & (top.to(tl.float64) >= best + lift):
+                    here = tl.min(tl.where(bound == top, index, most), 0)
+                    score, rank = _best_of(
+                        values, places, logits, masks, masked, row, size, stride, words, False, here * block,
+                        here * block + block, ids, key, divisor, reach, high, least, named, lanes,
                     )  # fmt: skip
-                else:
-                    score, rank = _settle_row(
-                        logits, masks, masked, row, size, stride, words, by_number, by_weight, ids, seed, position,
-                        divisor, reach, top_k, top_p, high, named, allowed,
+                    best, best_rank = _better(score, rank, best, best_rank)
+                    bound = tl.where(index == here, float("-inf"), bound)
+                    top = tl.max(bound, 0)
+            if by_number | by_weight:
+                # Those in question: the listed ones, or the whole row.
+                count = tl.where(inside, listed, size)
+                above = tl.where(inside, above, 0)
+                least = tl.full([], 0, tl.int64)
+                if by_number & ((inside == 0) | (needed - above < listed)):
+                    least = _numbered(
+                        values, places, logits, masks, masked, row, size, stride, words, inside, count, needed - above,
+                        first, lanes,
                     )  # fmt: skip
-                best, best_rank = _better(score, rank, best, best_rank)
-            winner = (4194303 - (best_rank & 4194303)).to(tl.int32)
-        token = tl.load(ids + winner) if named else winner
+                if by_number & by_weight:
+                    total = _mass(
+                        values, places, logits, masks, masked, row, size, stride, words, inside, count, high, divisor,
+                        least, lanes,
+                    )  # fmt: skip
+                    needed = _needed(total, top_p)
+                asking = sampled
+                while asking:
+                    score, rank = _best_of(
+                        values, places, logits, masks, masked, row, size, stride, words, inside, 0, count, ids, key,
+                        divisor, reach, high, least, named, lanes,
+                    )  # fmt: skip
+                    wins = (score > best) | ((score == best) & (rank > best_rank))
+                    before = above
+                    if by_weight & wins:
+                        before = above + _mass(
+                            values, places, logits, masks, masked, row, size, stride, words, inside, count, high,
+                            divisor, rank + 1, lanes,
+                        )  # fmt: skip
+                    asking = wins & by_weight & (before >= needed)
+                    stays = wins & (asking == 0)
+                    best, best_rank = tl.where(stays, score, best), tl.where(stays, rank, best_rank)
+                    least = rank + 1
+            winner = best_rank
+        place = (4194303 - (winner & 4194303)).to(tl.int32)
+        token = tl.load(ids + place) if named else place
         if sure:
             share = tl.full([], 1.0, tl.float64)
             if (high > float("-inf")) & (high < float("inf")):
-                total = tl.max(_totals(coarse_weights, row, spans, count, most), 0)
-                value = tl.load(logits + row * stride + winner).to(tl.float32)
-                share = _weight(value, high, divisor).to(tl.float64) / total.to(tl.float64)
+                value = tl.load(logits + row * stride + place).to(tl.float32)
+                share = _weight(value, high, divisor).to(tl.float64) / tl.load(totals + row).to(tl.float64)
             tl.store(shares + row, share.to(tl.float32))
+    # Every thread has read what is made zero for the next draw.
+    tl.debug_barrier()
     tl.store(tokens + row, token)
+    tl.store(firsts + row, 0)
+    tl.store(lows + row, 0)
+    tl.store(counts + row, 0)
+    tl.store(totals + row, 0)
+    tl.store(coarse_sums + row * coarse_steps + tl.arange(0, coarse_steps), tl.zeros([coarse_steps], tl.int64))
+    tl.store(fine_sums + row * steps + tl.arange(0, steps), tl.zeros([steps], tl.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,80 +542,80 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Room for the draws of R rows: about 110 KiB a row, used by one launch at a time."""
+    """Room for the draws of R rows: about 49 KiB a row, used by one launch at a time, zero at first."""
 
-    tops: Tensor  # float32 [R, spans]
-    places: Tensor  # int32 [R, spans]
-    lows: Tensor  # float32 [R, spans]
-    coarse: tuple[Tensor, Tensor, Tensor]  # int32 and int64 [R, spans, 16], float32 [R, 16]
-    fine: tuple[Tensor, Tensor, Tensor]  # int32 and int64 [R, spans, 16], float32 [R, 16]
-    scores: Tensor  # float64 [R, spans]
-    ranks: Tensor  # int64 [R, spans]
+    firsts: Tensor  # int64 [R], the rank of the first candidate
+    lows: Tensor  # int64 [R], the level of the least logit, negated
+    coarse_sums: Tensor  # int64 [R, 32], in 2^-32
+    fine_sums: Tensor  # int64 [R, 16]
+    totals: Tensor  # int64 [R], weights of whole rows, where shares are asked for
+    counts: Tensor  # int32 [R], how many are listed
+    coarse_edges: Tensor  # float32 [R, 32]
+    fine_edges: Tensor  # float32 [R, 16]
+    bounds: Tensor  # float32 [R, 4096]
     values: Tensor  # float32 [R, LISTED]
-    listed: Tensor  # int32 [R, LISTED]
+    places: Tensor  # int32 [R, LISTED]
 
 
-def scratch(rows: int, empty: Any, kinds: Any) -> Scratch:
-    """Scratch for up to `rows` rows; `empty(shape, kind)` allocates, `kinds` names int32, int64, float32, float64."""
-    spans = _MOST_SPANS
-
-    def steps() -> tuple[Tensor, Tensor, Tensor]:
-        shape = (rows, spans, _STEPS)
-        return empty(shape, kinds.int32), empty(shape, kinds.int64), empty((rows, _STEPS), kinds.float32)
-
+def scratch(rows: int, zeros: Any, kinds: Any) -> Scratch:
+    """Scratch for up to `rows` rows; `zeros(shape, kind)` makes it, `kinds` names int32, int64 and float32."""
+    whole, short, real = kinds.int64, kinds.int32, kinds.float32
     return Scratch(
-        empty((rows, spans), kinds.float32),
-        empty((rows, spans), kinds.int32),
-        empty((rows, spans), kinds.float32),
-        steps(),
-        steps(),
-        empty((rows, spans), kinds.float64),
-        empty((rows, spans), kinds.int64),
-        empty((rows, LISTED), kinds.float32),
-        empty((rows, LISTED), kinds.int32),
+        zeros((rows,), whole),
+        zeros((rows,), whole),
+        zeros((rows, _COARSE), whole),
+        zeros((rows, _FINE), whole),
+        zeros((rows,), whole),
+        zeros((rows,), short),
+        zeros((rows, _COARSE), real),
+        zeros((rows, _FINE), real),
+        zeros((rows, MOST_IDS // _BLOCK), real),
+        zeros((rows, LISTED), real),
+        zeros((rows, LISTED), short),
     )
 
 
-def spans_of(rows: int, size: int) -> tuple[int, int]:
-    """Into how many spans rows are cut, and their length: enough programs for a card, no more than are merged fast."""
-    wanted = min(size * rows // _WANTED_PROGRAMS, _MOST_TURNS * _LANES - _PEAK_LANES)
-    length = -(-max(2 * _PEAK_LANES, wanted, -(-size // _MOST_SPANS)) // _PEAK_LANES) * _PEAK_LANES
-    return -(-size // length), length
+def length_of(rows: int, size: int) -> int:
+    """How much of a row one program takes: whole blocks, as many programs as fill a card."""
+    return _BLOCK * max(1, rows * -(-size // _BLOCK) // _WANTED_PROGRAMS)
 
 
 def draw_rows(
     logits: Tensor, rules: Rules, room: Scratch, tokens: Tensor, masks: Tensor | None = None, ids: Tensor | None = None,
     shares: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """`tokens` int32 [R]: the draws from float32 `logits` [R, V], V at most 4,194,304.
+    """`tokens` int32 [R]: the draws from float32 `logits` [R, V], V at most MOST_IDS.
 
     `masks` int32 [R, ceil(V / 32)]: allowed ids, bit t % 32 of word t // 32, of rows whose `masked` is set. `ids` int32
     [V], ascending: the tokens that the logits belong to, where they are not all. `shares` float32 [R] gets the
     probability of the drawn token among them at the row's temperature.
     """
     rows, size = logits.shape
-    spans, length = spans_of(rows, size)
-    most = triton.next_power_of_2(spans)
+    length, blocks = length_of(rows, size), -(-size // _BLOCK)
     stride = logits.stride(0)
     words = 0 if masks is None else masks.shape[1]
     # A pointer that is not read may be any; without words no row is masked.
-    mask, flags = tokens if masks is None else masks, rules.masked
-    names, share = tokens if ids is None else ids, tokens if shares is None else shares
-    sure, grid, r = shares is not None, (rows, spans), room
-    shape = (size, stride, words, spans, length)
-    _peaks[grid](logits, mask, flags, rules.kinds, r.tops, r.places, r.lows, *shape, _PEAK_LANES, num_warps=4)
-    peaks = (rules.kinds, rules.divisors, rules.top_ks, rules.top_ps, r.tops, r.places, r.lows)
-    _coarse[grid](logits, mask, flags, *peaks, *r.coarse, *shape, sure, _STEPS, _LANES, most, num_warps=8)
-    _fine[grid](logits, mask, flags, *peaks, *r.coarse, *r.fine, *shape, _STEPS, _LANES, most, LISTED, num_warps=8)
-    settings = (
-        names, rules.kinds, rules.seeds, rules.divisors, rules.top_ks, rules.top_ps, rules.reaches, rules.positions,
+    mask, names, share = (tokens if each is None else each for each in (masks, ids, shares))
+    named, sure = ids is not None, shares is not None
+    grid, early, r, cut = (rows, -(-size // length)), follow(tokens), room, rules
+    row = (logits, mask, cut.masked)
+    shape = (size, stride, words, length)
+    _survey[grid](*row, cut.kinds, r.firsts, r.lows, *shape, _BLOCK, num_warps=8, **early)
+    cuts = (cut.kinds, cut.divisors, cut.top_ks, cut.top_ps, r.firsts, r.lows)
+    coarse, fine = (r.coarse_sums, r.coarse_edges), (r.fine_sums, r.fine_edges)
+    _coarse[grid](*row, *cuts, *coarse, *shape, _COARSE, _LANES, num_warps=8, **early)
+    _fine[grid](
+        *row, *cuts, *coarse, *fine, r.totals, *shape, sure, _COARSE, _FINE, _LANES, num_warps=8, **early,
     )  # fmt: skip
-    found = (r.tops, r.places, *r.coarse, *r.fine, r.scores, r.ranks, r.values, r.listed)
-    named = ids is not None
+    settings = (
+        names, cut.kinds, cut.seeds, cut.divisors, cut.top_ks, cut.top_ps, cut.reaches, cut.positions, r.firsts, r.lows,
+    )  # fmt: skip
+    found = (r.bounds, r.counts, r.values, r.places)
     _gather[grid](
-        logits, mask, flags, *settings, *found, *shape, named, _STEPS, _GATHER_LANES, most, LISTED, num_warps=4
-    )
+        *row, *settings, *fine, *found, *shape, blocks, named, _FINE, _BLOCK, LISTED, num_warps=8, **early
+    )  # fmt: skip
     _settle[(rows,)](
-        logits, mask, flags, *settings, *found, tokens, share, *shape[:-1], named, sure, _STEPS, most, LISTED,
-        num_warps=16,
+        *row, *settings, r.coarse_sums, *fine, r.totals, *found, tokens, share, size, stride, words, blocks,
+        named, sure, _COARSE, _FINE, triton.next_power_of_2(blocks), _BLOCK, LISTED, _SETTLE_LANES, num_warps=16,
+        **early,
     )  # fmt: skip

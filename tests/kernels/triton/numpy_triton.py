@@ -63,13 +63,13 @@ class Jitted:
         return self._fn(*given)
 
     def __getitem__(self, grid: Sequence[int]) -> Callable[..., None]:
-        def launch(*given: Any, **options: Any) -> None:
+        def launch(*given: Any, early: bool, **options: Any) -> None:
             arguments = [
                 block(each) if isinstance(each, int) and not isinstance(each, bool) else each for each in given
             ]
             for place in itertools.product(*map(range, grid)):
-                _place[:] = place
-                self._fn(*arguments)
+                _place[:] = (*place, *[0] * (3 - len(place)))
+                self._fn(*arguments, early=early)
 
         return launch
 
@@ -93,6 +93,26 @@ def _store(pointer: Memory, value: Any, mask: Any = None) -> None:
     else:
         kept = np.broadcast_to(mask, at.shape)
         flat[at[kept]] = value[kept]
+
+
+def _atomic(choose: Callable[[Any, Any], Any]) -> Callable[..., Block]:
+    """One lane after another where lanes share an address; the values found there."""
+
+    def run(pointer: Memory, value: Any, mask: Any = True, sem: str = "acq_rel") -> Block:
+        flat, at = pointer.values.reshape(-1), np.asarray(pointer.at)
+        lanes = np.flatnonzero(np.broadcast_to(mask, at.shape))
+        before = np.zeros(at.size, flat.dtype)
+        places, values = at.reshape(-1)[lanes], np.broadcast_to(value, at.shape).reshape(-1)[lanes]
+        if len(set(places.tolist())) == len(places):
+            before[lanes] = flat[places]
+            flat[places] = choose(before[lanes], values)
+        else:
+            for lane, place, one in zip(lanes, places, values, strict=True):
+                before[lane] = flat[place]
+                flat[place] = choose(before[lane], one)
+        return block(before.reshape(at.shape))
+
+    return run
 
 
 def _where(condition: Any, left: Any, right: Any) -> Block:
@@ -122,6 +142,10 @@ def _language() -> Any:
     made.cumsum = lambda values, axis: block(np.cumsum(values, axis, dtype=values.dtype))
     made.minimum, made.maximum = (lambda a, b: block(np.minimum(a, b))), (lambda a, b: block(np.maximum(a, b)))
     made.exp, made.log = (lambda a: block(np.exp(a))), (lambda a: block(np.log(a)))
+    made.exp2, made.log2, made.abs = (lambda a: block(np.exp2(a))), (lambda a: block(np.log2(a))), np.abs
+    made.atomic_add, made.atomic_max = _atomic(np.add), _atomic(np.maximum)
+    made.zeros_like = lambda values: block(np.zeros_like(values))
+    made.debug_barrier = lambda: None
     made.load, made.store, made.where, made.range, made.umulhi = _load, _store, _where, _range, _high_half
     made.static_range = made.range
     return made
@@ -133,7 +157,9 @@ def kernels_of(name: str) -> Any:
     triton.jit, triton.language = Jitted, _language()
     triton.next_power_of_2 = lambda count: 1 << (int(count) - 1).bit_length()
     triton.cdiv = lambda count, size: -(-count // size)
-    fakes = {"triton": triton, "triton.language": triton.language}
+    alone: Any = ModuleType("tensorfold.kernels.triton.following")
+    alone.begin, alone.follow = (lambda early: None), (lambda tensor: {"early": False})
+    fakes = {"triton": triton, "triton.language": triton.language, alone.__name__: alone}
     held = {each: sys.modules.get(each) for each in fakes}
     sys.modules.update(fakes)
     try:

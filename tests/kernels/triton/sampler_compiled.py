@@ -13,25 +13,25 @@ from tests.kernels.triton.starting import starts_early
 
 FULL, WORD, LONG, REAL = "*fp32", "*i32", "*i64", "*fp64"
 KINDS = {
-    **dict.fromkeys(("logits", "tops", "lows", "coarse_edges", "fine_edges", "edges", "list_values", "shares"), FULL),
-    **dict.fromkeys(("seeds", "positions", "coarse_weights", "fine_weights", "weights", "ranks"), LONG),
-    **dict.fromkeys(("divisors", "top_ps", "reaches", "scores"), REAL),
-    **dict.fromkeys(("size", "stride", "words", "spans", "length", "ends_each"), "i32"),
+    **dict.fromkeys(("logits", "coarse_edges", "fine_edges", "edges", "bounds", "list_values", "shares"), FULL),
+    **dict.fromkeys(("seeds", "positions", "firsts", "lows", "totals", "coarse_sums", "fine_sums", "sums"), LONG),
+    **dict.fromkeys(("divisors", "top_ps", "reaches"), REAL),
+    **dict.fromkeys(("size", "stride", "words", "length", "blocks", "ends_each"), "i32"),
 }
-CONSTANTS = {"named": True, "sure": True, "count": 16, "lanes": 256, "most": 128, "allowed": 4096}
-KERNELS: dict[str, tuple[Any, int]] = {
-    "peaks": (sampler._peaks, 4),
-    "coarse": (sampler._coarse, 8),
-    "fine": (sampler._fine, 8),
-    "gather": (sampler._gather, 4),
-    "settle": (sampler._settle, 16),
-    "accept": (acceptance._accept, 1),
+CONSTANTS = {"named": True, "sure": True, "block": 1024, "allowed": 4096, "most": 256, "coarse_steps": 32}
+KERNELS: dict[str, tuple[Any, dict[str, int], int]] = {
+    "survey": (sampler._survey, {}, 8),
+    "coarse": (sampler._coarse, {"steps": 32, "lanes": 256}, 8),
+    "fine": (sampler._fine, {"steps": 16, "lanes": 256}, 8),
+    "gather": (sampler._gather, {"steps": 16}, 8),
+    "settle": (sampler._settle, {"steps": 16, "lanes": 512}, 16),
+    "accept": (acceptance._accept, {"size": 64, "ends": 16}, 1),
 }
 
 if __name__ == "__main__":
     target = GPUTarget("cuda", int(sys.argv[1]), 32)
-    for name, (kernel, warps) in KERNELS.items():
-        constants = {"size": 64, "ends": 16} if name == "accept" else CONSTANTS
+    for name, (kernel, own, warps) in KERNELS.items():
+        constants = (own if name == "accept" else CONSTANTS | own) | starts_early(kernel, int(sys.argv[1]))
         constants = constants | starts_early(kernel, int(sys.argv[1]))
         signature = {n: "constexpr" if n in constants else KINDS.get(n, WORD) for n in kernel.arg_names}
         fixed = {(at,): constants[n] for at, n in enumerate(kernel.arg_names) if n in constants}

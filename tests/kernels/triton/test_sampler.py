@@ -44,4 +44,4 @@ def test_the_device_draws_what_the_domain_draws() -> None:
 @pytest.mark.parametrize("architecture", [80, 90, 100, 120])
 def test_sampler_and_acceptance_compile(architecture: int) -> None:
     made = run("tests.kernels.triton.sampler_compiled", str(architecture)).split()
-    assert made[::2] == ["peaks", "coarse", "fine", "gather", "settle", "accept"]
+    assert made[::2] == ["survey", "coarse", "fine", "gather", "settle", "accept"]
