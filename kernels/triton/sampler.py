@@ -187,6 +187,16 @@ def _survey(
 
 
 @triton.jit
+def _between(high, low, step, share):
+    """Edges from `high` down to `low`, by steps of a share of the way.
+
+    An edge is reckoned twice, to be compared with and to be stored: so nothing here may be rounded in two ways, as a
+    quotient or a product and a sum may be where one copy is known when the kernel is compiled.
+    """
+    return tl.fma(low - high, step.to(tl.float32) * share, high)
+
+
+@triton.jit
 def _above(value, edge, worth):
     """`worth` of logits [lanes] for each of the edges [steps] that they stand above."""
     return tl.where(value[None, :] > edge[:, None], worth[None, :], 0)
@@ -207,7 +217,7 @@ def _coarse(
         reach = tl.where(by_number, 32.0, -27.73 * divisor).to(tl.float32)
         reach = tl.minimum(reach, high - low)
         step = tl.arange(0, steps)
-        edge = (high - reach * ((step + 1).to(tl.float32) / steps)).to(tl.float32)
+        edge = _between(high, high - reach, step + 1, 1.0 / steps)
         edge = tl.where(step == steps - 1, float("-inf"), edge)
         if span == 0:
             tl.store(edges + row * steps + step, edge)
@@ -254,7 +264,7 @@ def _fine(
         above = tl.minimum(upper, high)
         # The first edge is the step's upper one, the last but one its lower one, above the last stand all.
         step = tl.arange(0, steps)
-        edge = (above + (tl.maximum(lower, low) - above) * (step.to(tl.float32) / (steps - 2))).to(tl.float32)
+        edge = _between(above, tl.maximum(lower, low), step, 1.0 / (steps - 2))
         edge = tl.where(step == 0, upper, tl.maximum(edge, lower))
         edge = tl.where(step == steps - 2, lower, tl.where(step == steps - 1, float("-inf"), edge))
         if span == 0:

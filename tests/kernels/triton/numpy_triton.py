@@ -144,6 +144,7 @@ def _language() -> Any:
     made.exp, made.log = (lambda a: block(np.exp(a))), (lambda a: block(np.log(a)))
     made.exp2, made.log2, made.abs = (lambda a: block(np.exp2(a))), (lambda a: block(np.log2(a))), np.abs
     made.atomic_add, made.atomic_max = _atomic(np.add), _atomic(np.maximum)
+    made.fma = lambda a, b, c: block((a * b + c).astype(c.dtype))
     made.zeros_like = lambda values: block(np.zeros_like(values))
     made.debug_barrier = lambda: None
     made.load, made.store, made.where, made.range, made.umulhi = _load, _store, _where, _range, _high_half
