@@ -9,22 +9,25 @@
     (row, head) 1    [        ]    key tile after key tile
     ...
 
-A fixed number of programs takes units one after another; a second launch adds a row's partitions in one fixed shape. So
-partitions and key tiles follow from a row's position, the tile of rows from the shape of the heads, and neither the
-number of rows nor that of programs reaches a sum. A key that a row may not see weighs exactly zero, and a key tile of
-which it sees nothing leaves its sums as they were. Keys of a tree's window are read by a path of slots, in position
-order, as if they were contiguous.
+A fixed number of programs takes units one after another; a second launch adds a row's partitions in one fixed shape.
+Partitions and key tiles follow from a row's position, and all other sums over keys are chains of the matrix unit: neither
+the tile of rows nor the number of rows or programs reaches a sum. A key that a row may not see weighs exactly zero, and
+a key tile of which it sees nothing leaves its sums as they were. Keys of a tree's window are read by a path of slots, in
+position order, as if they were contiguous.
+
+Started early, a program finds its unit and asks for its first keys before it waits: the plan must have been made before
+the launch that this one follows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.following import begin, follow
+from tensorfold.kernels.triton.following import begin, follow, let_next, wait_before
 from tensorfold.kernels.triton.row_plan import FIELDS, launches, partition_range, partition_size, plan_rows
 
 Tensor = Any
@@ -35,10 +38,11 @@ _STRIDE = 64  # rows of a launch whose attention is one and the same machine cod
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How attention over heads of one shape is cut; all but `stages` and `resident` decides bits.
+    """How attention over heads of one shape is cut.
 
-    `tile` (row, head) pairs are multiplied by `step` keys at once, `parts` is the most partitions of a row. `stages` of
-    keys are under way at once, `resident` programs work on one multiprocessor.
+    `tile` (row, head) pairs are multiplied by `step` keys at once, `parts` is the most partitions of a row: `step` and
+    `parts` decide bits. `few` is the tile of launches whose pairs fit into one of it, 0 where all have the same.
+    `stages` of keys are under way at once, `resident` programs work on one multiprocessor.
     """
 
     heads: int
@@ -51,6 +55,7 @@ class Form:
     warps: int = 4
     stages: int = 3
     resident: int = 1
+    few: int = 0
 
     @property
     def shared(self) -> int:
@@ -78,16 +83,34 @@ def padded(width: int) -> int:
     return max(16, int(triton.next_power_of_2(width)))
 
 
-def form_of(heads: int, groups: int, width: int, window: int = 0, memory: int = 227 << 10) -> Form:
-    """The form of these heads on a card whose blocks may have `memory` bytes of shared memory."""
+def form_of(
+    heads: int, groups: int, width: int, window: int = 0, memory: int = 227 << 10, *, same_chains: bool = True
+) -> Form:
+    """The form of these heads on a card whose blocks may have `memory` bytes of shared memory.
+
+    `same_chains`: whether products of few rows and of many add in the same order there.
+    """
     shared = heads // groups
     tile = max(64, triton.next_power_of_2(shared))
     parts = min(64, max(8, triton.next_power_of_2(128 // groups + 1) // 2))
-    step = 32 if width > 128 else 64
+    wide, roomy = width > 128, memory >= 227 << 10
+    step, warps = (32, 4) if wide and not roomy else (64, 8 if wide else 4)
     buffer, query = 4 * step * padded(width), 2 * tile * padded(width)
     stages = 3 if query + 2 * buffer + (8 << 10) <= memory else 2
     resident = 2 if 2 * (query + (stages - 1) * buffer + (8 << 10)) <= memory else 1
-    return Form(heads, groups, width, window, tile, step, parts, 4, stages, resident)
+    few = 16 if same_chains and shared <= 16 else 0
+    return Form(heads, groups, width, window, tile, step, parts, warps, stages, resident, few)
+
+
+def launched(form: Form, rows: int) -> Form:
+    """The form in which a launch of so many rows runs: its pairs in the smaller tile where they fit, by 8 warps.
+
+    The bits are the same: all sums over keys are chains of the matrix unit, whichever of its instructions makes them
+    (`python -m tests.benchmarks.gpu --part attention` compares them on a card).
+    """
+    if not form.few or rows * form.shared > form.few:
+        return form
+    return replace(form, tile=form.few, warps=8, few=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +123,9 @@ class Scratch:
     mixed: Tensor
 
 
-def scratch_for(form: Form, rows: int, like: Tensor) -> Scratch:
-    """Scratch of `rows` rows on the device of `like`, nothing of which need be kept between launches."""
-    shape = (rows, form.heads, form.parts)
-    plan = like.new_empty((FIELDS, max(_STRIDE, rows_block(rows))), dtype=like.new_empty(0).int().dtype)
+def scratch_for(form: Form, plan: Tensor, like: Tensor) -> Scratch:
+    """Scratch of the rows of `like` under a plan, nothing of which need be kept between launches."""
+    shape = (like.shape[0], form.heads, form.parts)
     kind = like.new_empty(0).float().dtype
     return Scratch(
         plan,
@@ -162,6 +184,28 @@ def absorbed(score, v, top, weights, acc, factor):
     return higher, weights, tl.dot(weight.to(v.dtype), v, acc * fade[:, None])
 
 
+@triton.jit
+def _taken(score, v, ones, top, weights, acc, factor):
+    """`absorbed`, but for weights that a product sums, in `weights` [M, 8], as they are rounded for the mix.
+
+    Then all sums over keys are products' chains, which no tile or warp cuts; a greatest number has no order.
+    """
+    higher = tl.maximum(top, tl.max(score, 1))
+    level = tl.where(higher == float("-inf"), 0.0, higher)
+    fade = tl.exp2((top - level) * factor)[:, None]
+    weight = tl.exp2(tl.fma(score, factor, (-level * factor)[:, None])).to(v.dtype)
+    return higher, tl.dot(weight, ones, weights * fade), tl.dot(weight, v, acc * fade)
+
+
+@triton.jit
+def _fetched(pages, offset, bytes_: tl.constexpr):
+    """Ask for `bytes_` at each offset into the level-2 cache."""
+    tl.inline_asm_elementwise(
+        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;", "=r,l,r",
+        [(pages + offset).to(tl.int64), tl.full(offset.shape, bytes_, tl.int32)], dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
 @triton.jit(**launches("table", "lanes", "lengths", "committed", "path", "rows", "most_pages", "most_path"))
 def _part(
     query, key_pages, value_pages, table, lanes, lengths, committed, path, plan, most, total, mixed, factor, window,
@@ -169,15 +213,16 @@ def _part(
     windowed: tl.constexpr, tile: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr,
     step: tl.constexpr, stride: tl.constexpr, stages: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    begin(early)
+    let_next(early)
     shared: tl.constexpr = heads // groups
+    ones = tl.full([step, 8], 1.0, key_pages.dtype.element_ty)
     runs = tl.arange(0, stride)
     ends = tl.load(plan + runs, mask=runs < rows, other=1 << 30)
-    units = tl.max(tl.where(runs < rows, ends, 0), 0)
+    units = tl.load(plan + rows - 1)
     pair, dim, key = tl.arange(0, tile), tl.arange(0, dims), tl.arange(0, step)
     for unit in range(tl.program_id(0), units, tl.num_programs(0)):
         run = tl.sum((ends <= unit).to(tl.int32), 0)
-        within = unit - tl.max(tl.where(ends <= unit, ends, 0), 0)
+        within = unit - tl.load(plan + run - 1, mask=run > 0, other=0)
         first, count = tl.load(plan + stride + run), tl.load(plan + 2 * stride + run)
         size = tl.load(plan + 4 * stride + run)
         tiles = tl.cdiv(count, per_tile)
@@ -204,14 +249,19 @@ def _part(
         steps = shared_steps + own_steps * tl.load(plan + 7 * stride + top_row)
         own_steps = tl.maximum(own_steps, 1)
         at_head = row.to(tl.int64) * heads + group * shared + pair % shared
-        q = tl.load(query + at_head[:, None] * width + dim[None, :], mask=held(real, dim, width, dims), other=0.0)
-        top = tl.full([tile], float("-inf"), tl.float32)
-        weights = tl.zeros([tile], tl.float32)
-        acc = tl.zeros([tile, dims], tl.float32)
         place, leaf, end = _slots(
             0, steps, shared_steps, own_steps, low, own_low, limit, leaves, lengths, before, path, pages, most_path,
             step,
         )  # fmt: skip
+        if early:
+            offset = (place.to(tl.int64) * groups + group) * width
+            _fetched(key_pages, offset, 2 * width)
+            _fetched(value_pages, offset, 2 * width)
+        wait_before(early)
+        q = tl.load(query + at_head[:, None] * width + dim[None, :], mask=held(real, dim, width, dims), other=0.0)
+        top = tl.full([tile], float("-inf"), tl.float32)
+        weights = tl.zeros([tile, 8], tl.float32)
+        acc = tl.zeros([tile, dims], tl.float32)
         for at in tl.range(0, steps, num_stages=stages):
             own = tl.maximum(at - shared_steps, 0)
             tile_at = tl.where(at >= shared_steps, own_low + own % own_steps * step, low + at * step)
@@ -225,7 +275,7 @@ def _part(
             if windowed:
                 seen = seen & (position[None, :] >= start[:, None])
             score = tl.where(seen, tl.dot(q, tl.trans(k)), float("-inf"))
-            top, weights, acc = absorbed(score, v, top, weights, acc, factor)
+            top, weights, acc = _taken(score, v, ones, top, weights, acc, factor)
             # The next tile's place is found while this one is worked on.
             place, leaf, end = _slots(
                 at + 1, steps, shared_steps, own_steps, low, own_low, limit, leaves, lengths, before, path, pages,
@@ -235,8 +285,9 @@ def _part(
         kept = real & (part >= part_low) & (part < part_high)
         to = at_head * parts + part - part_low
         tl.store(most + to, top, mask=kept)
-        tl.store(total + to, weights, mask=kept)
+        tl.store(total + to, tl.max(weights, 1), mask=kept)
         tl.store(mixed + to[:, None] * width + dim[None, :], acc, mask=held(kept, dim, width, dims))
+    wait_before(early)  # a program without units ends behind the launch before, like all others
 
 
 @triton.jit(**launches("lengths"))
@@ -245,22 +296,24 @@ def _merge(
     width: tl.constexpr, windowed: tl.constexpr, parts: tl.constexpr, step: tl.constexpr, gated: tl.constexpr,
     slice_: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
-    begin(early)
+    let_next(early)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     dim, part = tl.program_id(2) * slice_ + tl.arange(0, slice_), tl.arange(0, parts)
     length = tl.load(lengths + row)
     low, high = partition_range(length, window, partition_size(length, window, windowed, parts, step), windowed)
     there = part < high - low
     at = (row * heads + head) * parts + part
+    wait_before(early)
     top = tl.load(most + at, mask=there, other=float("-inf"))
     highest = tl.max(top, 0)
     share = tl.exp2((top - tl.where(highest == float("-inf"), 0.0, highest)) * factor)
     weights = tl.sum(share * tl.load(total + at, mask=there, other=0.0), 0)
     inside = dim < width
     part_mix = tl.load(mixed + at[:, None] * width + dim[None, :], mask=there[:, None] & inside[None, :], other=0.0)
-    result = tl.sum(part_mix * share[:, None], 0) / weights
     if gated:
         opened = tl.load(gate + row * gate_row + head * gate_head + dim, mask=inside, other=0.0).to(tl.float32)
+    result = tl.sum(part_mix * share[:, None], 0) / weights
+    if gated:
         result = result / (1.0 + tl.exp(-opened))
     tl.store(out + (row * heads + head) * width + dim, result.to(out.dtype.element_ty), mask=inside)
 
@@ -291,13 +344,15 @@ def _plan(
     )
 
 
-def plan(form: Form, lanes: Tensor, lengths: Tensor, committed: Tensor, path: Tensor, scratch: Scratch) -> None:
-    """Write the plan of a launch alone; `place_rows` does so on the way."""
+def plan(form: Form, lanes: Tensor, lengths: Tensor, committed: Tensor, path: Tensor) -> Tensor:
+    """The plan of a launch, for each layer whose heads have this form; arguments are those of `attend_rows`."""
     rows = lanes.shape[0]
+    made = lanes.new_empty((FIELDS, max(_STRIDE, rows_block(rows))))
     _plan[(1,)](
-        lanes, lengths, committed, path, scratch.plan, rows, path.shape[1], form.window, form.window > 0, form.groups,
-        form.per_tile, form.parts, form.step, rows_block(rows), scratch.plan.shape[1], num_warps=4, **follow(lanes),
+        lanes, lengths, committed, path, made, rows, path.shape[1], form.window, form.window > 0, form.groups,
+        form.per_tile, form.parts, form.step, rows_block(rows), made.shape[1], num_warps=4, **follow(lanes),
     )  # fmt: skip
+    return made
 
 
 def attend_rows(

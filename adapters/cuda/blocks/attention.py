@@ -18,13 +18,16 @@ from tensorfold.adapters.cuda.key_pages import KeyPages
 from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.ops import Attention, Norm
-from tensorfold.kernels.triton.attention import attend_rows, form_of, scratch_for
+from tensorfold.kernels.triton.attention import attend_rows, form_of, launched, plan, scratch_for
 from tensorfold.kernels.triton.move_keys import move_keys
 from tensorfold.kernels.triton.place_rows import HeadForm, place_rows, place_span
 from tensorfold.kernels.triton.prompt_attention import attend_span, prompt_form
 
 WIDEST, EVEN = 256, 8
-_ON_HOST = (8, 227 << 10)
+_ON_HOST = (8, 227 << 10, False)
+_SAME_CHAINS = (8, 9, 12)
+"""Compute capabilities, their first part, whose products have one order: 8 and 12 have one instruction for all, the two
+of 9 agreed wherever they were compared. Of 10 and 11 nothing is known; the interpreter's products differ by size."""
 
 
 class AttentionBlock:
@@ -33,8 +36,8 @@ class AttentionBlock:
     def __init__(self, assembly: Assembly, plan: Attention, path: str) -> None:
         _refuse(plan, path)
         self._plan = plan
-        processors, memory = _card(assembly.device)
-        self._form = form_of(plan.heads, plan.kv_heads, plan.head_dim, plan.window, memory)
+        processors, memory, same_chains = _card(assembly.device)
+        self._form = form_of(plan.heads, plan.kv_heads, plan.head_dim, plan.window, memory, same_chains=same_chains)
         self._spans = prompt_form(plan.head_dim, memory)
         self._programs = processors * self._form.resident
         self._project = assembly.products.linear(f"{path}.q", f"{path}.k", f"{path}.v")
@@ -44,22 +47,25 @@ class AttentionBlock:
             assembly.room.pages, plan.kv_heads, plan.head_dim, plan.window, assembly.dtype, assembly.device
         )
         self._table: Tensor = None
+        # Layers of one form have one plan a round, which the first of them makes.
+        alike = (block for block in assembly.keyed if isinstance(block, AttentionBlock) and block._form == self._form)
+        self._planner: AttentionBlock = next(alike, self)
+        self._planned: tuple[Rows, Tensor] | None = None
         assembly.keep_keys(self, plan, path)
 
     def decode(self, x: Tensor, at: Rows) -> Tensor:
         """Rows [R, D] to [R, D]; their keys and values go to their slots."""
         self._table = at.table
+        form, planned = launched(self._form, at.count), self._plan_of(at)
         pages, projected = self._pages, self._project.decode(x)
         query = self._queries(x)
-        scratch = scratch_for(self._form, at.count, x)
         place_rows(
-            self._form, self._head, projected, at.positions, at.lanes, at.lengths, at.committed, at.slots, at.path,
-            at.table, pages.keys, pages.values, query, scratch,
-        )  # fmt: skip
+            form, self._head, projected, at.positions, at.lanes, at.slots, at.table, pages.keys, pages.values, query
+        )
         mixed = torch.empty_like(query)
         attend_rows(
-            self._form, query, pages.keys, pages.values, at.table, at.lanes, at.lengths, at.committed, at.path, scratch,
-            mixed, self._plan.scale, self._programs, *self._gate(projected),
+            form, query, pages.keys, pages.values, at.table, at.lanes, at.lengths, at.committed, at.path,
+            scratch_for(form, planned, query), mixed, self._plan.scale, self._programs, *self._gate(projected),
         )  # fmt: skip
         return self._out.decode(mixed.reshape(at.count, -1))
 
@@ -74,6 +80,16 @@ class AttentionBlock:
             self._plan.window, *self._gate(projected),
         )  # fmt: skip
         return self._out.prompt(mixed.reshape(at.count, -1))
+
+    def _plan_of(self, at: Rows) -> Tensor:
+        """The plan of a round's rows: made by the first layer of this form, in each round, before its projection."""
+        planner = self._planner
+        if planner is self or planner._planned is None or planner._planned[0] is not at:
+            planner = self
+            form = launched(self._form, at.count)
+            self._planned = at, plan(form, at.lanes, at.lengths, at.committed, at.path)
+        assert planner._planned is not None
+        return planner._planned[1]
 
     def _queries(self, x: Tensor) -> Tensor:
         return x.new_empty((x.shape[0], self._plan.heads, self._plan.head_dim))
@@ -135,9 +151,9 @@ def _head_form(assembly: Assembly, plan: Attention, path: str) -> HeadForm:
 
 
 @cache
-def _card(device: Any) -> tuple[int, int]:
-    """Multiprocessors of a device, and the shared memory that one block may have."""
+def _card(device: Any) -> tuple[int, int, bool]:
+    """Multiprocessors of a device, the shared memory that one block may have, and whether products have one order."""
     if torch.device(device).type != "cuda":
         return _ON_HOST
     found = torch.cuda.get_device_properties(device)
-    return int(found.multi_processor_count), int(found.shared_memory_per_block_optin)
+    return int(found.multi_processor_count), int(found.shared_memory_per_block_optin), found.major in _SAME_CHAINS

@@ -13,7 +13,7 @@ import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton import attention, move_keys, place_rows, prompt_attention
-from tensorfold.kernels.triton.attention import Form, form_of
+from tensorfold.kernels.triton.attention import Form, form_of, launched
 from tensorfold.kernels.triton.prompt_attention import PromptForm, prompt_form
 from tests.kernels.triton.starting import with_start
 
@@ -41,9 +41,14 @@ def merge(form: Form) -> Kinds:
 def place(form: Form, *, of_rows: bool) -> Kinds:
     """Those of the placing of rows, with gates, norms and a part of each head turned."""
     sizes: Kinds = [form.heads, form.groups, form.width, form.dims, True, 32, False, True, True, of_rows]
-    cut: Kinds = [form.window > 0, form.per_tile, form.parts, form.step, ROWS, ROWS]
-    pointers = [HALF, *[WORD] * 3, FULL, FULL, WIDE, *[HALF] * 3, *[WORD] * 5]
-    return [*pointers, *[LONG] * 5, *[REAL] * 3, *sizes, *cut]
+    pointers = [HALF, *[WORD] * 4, FULL, FULL, WIDE, *[HALF] * 3]
+    return [*pointers, *[LONG] * 2, *[REAL] * 3, *sizes]
+
+
+def plan(form: Form) -> Kinds:
+    """Those of the plan."""
+    cut: Kinds = [form.window > 0, form.groups, form.per_tile, form.parts, form.step, ROWS, ROWS]
+    return [*[WORD] * 5, *[LONG] * 3, *cut]
 
 
 def span(form: Form, cut: PromptForm) -> Kinds:
@@ -70,15 +75,19 @@ if __name__ == "__main__":
     card = int(sys.argv[1])
     shapes = ((24, 4, 256, 0),) if card != 90 else ((24, 4, 256, 0), (32, 2, 128, 0), (32, 8, 128, 4096))
     for heads, groups, width, window in shapes:
-        form, cut = form_of(heads, groups, width, window, MEMORY[card]), prompt_form(width, MEMORY[card])
+        form = form_of(heads, groups, width, window, MEMORY[card], same_chains=card != 100)
+        cut = prompt_form(width, MEMORY[card])
+        few = launched(form, 1)
         kernels = {
             "part": (attention._part, part(form), form.warps),
+            "part_few": (attention._part, part(few), few.warps),
+            "plan": (attention._plan, plan(form), 4),
             "merge": (attention._merge, merge(form), 4),
             "place": (place_rows._place, place(form, of_rows=True), 4),
             "place_span": (place_rows._place, place(form, of_rows=False), 1),
             "span": (prompt_attention._span, span(form, cut), cut.warps),
         }
-        shown = kernels if width == 256 else {name: kernels[name] for name in ("part", "span")}
+        shown = kernels if width == 256 else {name: kernels[name] for name in ("part", "part_few", "span")}
         for name, (kernel, kinds, warps) in shown.items():
             made = compiled(kernel, kinds, card, warps)
             assert made.metadata.shared <= MEMORY[card], (name, form, cut, made.metadata.shared)
