@@ -36,9 +36,7 @@ def cuda_footprint(
     drafter_bits: int = 4,
 ) -> Footprint:
     """A model with `head`, where it has one of its own, or a `drafter` of `drafter_bits` wide matrices."""
-    head = head and plan.mtp is not None and any(path.startswith(_HEAD) for path in bound)
-    loaded = plan if head else replace(plan, mtp=None)
-    kept = {path: found for path, found in bound.items() if head or not path.startswith(_HEAD)}
+    loaded, kept = loaded_part(plan, bound, head=head)
     weights = sum(map(slot_bytes, kept.values()))
     if drafter is not None:
         weights += _drafter_bytes(drafter, drafter_bits)
@@ -46,11 +44,20 @@ def cuda_footprint(
     return Footprint(
         weights=weights,
         state=_paged(pool_sizes(entries, plan.activation).page),
-        work=scratch_of(loaded, kept, drafts=head, drafter=drafter).work,
+        work=scratch_of(loaded, kept, drafts=loaded.mtp is not None, drafter=drafter).work,
         rows=CARD_CHUNKS[0],  # the most; the plan for a card settles how many
         pools=pool_sizes(entries, plan.activation),
         staging=_STAGED * largest_layer(kept),
     )
+
+
+def loaded_part(
+    plan: DecoderPlan, bound: Mapping[str, Bound], *, head: bool
+) -> tuple[DecoderPlan, Mapping[str, Bound]]:
+    """What is loaded of a plan and of its slots: its own draft head only where it is stored and wanted."""
+    if head and plan.mtp is not None and any(path.startswith(_HEAD) for path in bound):
+        return plan, bound
+    return replace(plan, mtp=None), {path: found for path, found in bound.items() if not path.startswith(_HEAD)}
 
 
 def slot_bytes(found: Bound) -> int:

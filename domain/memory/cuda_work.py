@@ -14,6 +14,7 @@ from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.ops import Attention, FeedForward, GatedDelta, Mamba2, MixtureOfExperts, Op, SwiGLU
 from tensorfold.domain.families.plan_weights import drafter_weights
 from tensorfold.domain.families.plans import DecoderPlan, DFlashDrafter, Layer, Parallel
+from tensorfold.domain.families.storage import Affine
 from tensorfold.domain.memory.work import Work
 
 MIB = 1 << 20
@@ -34,6 +35,10 @@ STACK = 256 * MIB
 """Values of experts that are unpacked at once."""
 HEAD = 32 * MIB
 """A draft head's own launches, and logits of a part of the ids for a few lanes."""
+HOST = 160 * MIB
+"""What compilers, libraries and pinned blocks add to the machine's memory; not held against a card yet."""
+HOST_LAYER = 64 << 10
+"""What a captured launch adds to it for each layer; not held against a card yet."""
 _SIDE_BY_SIDE = 2
 """Matrices that are multiplied as one, such as gate and up."""
 _ROUNDED = MIB // 8
@@ -86,6 +91,26 @@ def scratch_of(
         rounding=_ROUNDED * len(matrices),
         row=(BASE + taps) * width * ROW + max((chunk_row(op, width) for op in ops), default=0),
     )
+
+
+def host_growth(plan: DecoderPlan, bound: Mapping[str, Bound]) -> int:
+    """The most bytes of the machine's memory that a load adds to what the process held when it began.
+
+    Slots of one product are read at a time, scales and biases of codes as float32; of experts one by one.
+    """
+    read = (
+        _as_read(found) * (1 if path in ("embedding", "head") else _SIDE_BY_SIDE)
+        for path, found in bound.items()
+        if len(found.slot.shape) > 1
+    )
+    return HOST + _LAUNCHES * len(plan.layers) * HOST_LAYER + max(read, default=0)
+
+
+def _as_read(found: Bound) -> int:
+    values, storage = math.prod(found.slot.shape[-2:]), found.storage
+    if isinstance(storage, Affine):
+        return values * storage.bits // 8 + 2 * WIDE * values // storage.group
+    return values * (WIDE if storage.dtype == "F32" else ROW)
 
 
 def _of_layers(layers: Iterable[Layer]) -> Iterator[Op]:

@@ -29,7 +29,9 @@ Part = Callable[[Path], Found]
 NAMES = ("qwen", "nemotron", "llama")
 KERNELS = ("attention", "recurrent", "prompt", "sampler")
 LEAST_TINY, LEAST_TRUE = 300_000, 20_000
+RECORD_OFF = "off"
 _SEED = 20_261_130
+_MEASURE_S = 150.0
 
 
 def say(line: str) -> None:
@@ -169,15 +171,45 @@ def serving(name: str, folder: Path) -> Found:
     return Found(figures, f"{title}: {words}; {made.compared} tokens compared", met and not made.differences)
 
 
+def compiled(folder: Path) -> Found:
+    """Kernels of the three models, so that what is timed afterwards loads fast."""
+    from tests.benchmarks import gpu_compile
+
+    found = gpu_compile.compile_all(folder, say)
+    words = ", ".join(f"{name} {took if isinstance(took, str) else f'{took:.0f} s'}" for name, took in found.items())
+    failed = any(isinstance(took, str) for took in found.values())
+    return Found({"seconds": found}, f"compiled side by side: {words or 'nothing was left to compile'}", not failed)
+
+
 def memory(folder: Path) -> Found:
-    """The startup estimate against what is held, each model in turn."""
-    from tests.benchmarks import gpu_memory
+    """The startup estimate against what is held, each model in a process of its own; refusals and starts."""
+    from tests.benchmarks import gpu_compile, gpu_memory, gpu_memory_start
+    from tests.benchmarks.gpu_beside import FailedError, beside
     from tests.benchmarks.gpu_figures import judged
 
-    found = {name: gpu_memory.measure(name, folder, say) for name in NAMES}
-    judgements = {name: judged(one["values"], gpu_memory.BOUNDS) for name, one in found.items()}
-    words = "; ".join(f"{name}: {words}, default {_default(found[name])}" for name, (words, _) in judgements.items())
-    return Found(dict(found), words, all(met for _, met in judgements.values()))
+    gpu_compile.compile_all(folder, say)
+    found: dict[str, Any] = {"record": RECORD_OFF}
+    words, met = [], True
+    for name in NAMES:
+        for _, one in beside(gpu_memory.measure, [(name, str(folder))], _MEASURE_S):
+            if isinstance(one, FailedError):
+                say(f"{name} failed: {one}")
+                words.append(f"{name} FAILED: {str(one).strip().splitlines()[-1]}")
+                met = False
+                continue
+            found[name] = one
+            judgement, enough = judged(one["values"], gpu_memory.BOUNDS)
+            words.append(f"{name}: {judgement}, default {_default(one)}")
+            met = met and enough
+    with tempfile.TemporaryDirectory(prefix="tensorfold-gpu-") as home:
+        started = gpu_memory_start.starts(Path(home), "cuda")
+    found["starts"] = asdict(started)
+    say(f"starts: {asdict(started)}")
+    words.append(
+        f"a refused window names {started.fits}, which {'serves' if started.replied else 'does NOT serve'}"
+        + "".join(f"; {lack}" for lack in started.lacks)
+    )
+    return Found(found, "; ".join(words), met and started.replied and not started.lacks)
 
 
 def _default(found: Mapping[str, Any]) -> str:
@@ -197,7 +229,8 @@ def verify(folder: Path) -> Found:
         f"{one.replies} replies over HTTP, {one.unequal} unequal"
         for family, one in found.items()
     )
-    figures = {name: asdict(one) for name, one in found.items()} | {"record": "on while proving, off while serving, temporary folders"}
+    state = {"record": "on while proving, off while serving, temporary folders"}
+    figures: dict[str, Any] = {name: asdict(one) for name, one in found.items()} | state
     return Found(figures, words, all(one.holds for one in found.values()))
 
 
@@ -227,6 +260,7 @@ PARTS: dict[str, Part] = {
     "exactness": exactness,
     "between": between,
     **{name: partial(kernels, name) for name in KERNELS},
+    "compile": compiled,
     **{name: partial(model, name) for name in NAMES},
     **{f"{name}-serving": partial(serving, name) for name in NAMES},
     "memory": memory,

@@ -122,12 +122,14 @@ def verify(home: Path, family: str, backend: str, made: Verified) -> None:
 
 
 @contextmanager
-def serving(home: Path, family: str, flags: Sequence[str]) -> Iterator[int]:
-    """The port of a running server, ended at the end. Raises RuntimeError when it does not serve."""
+def serving(home: Path, family: str, flags: Sequence[str], variables: Mapping[str, str] | None = None) -> Iterator[int]:
+    """The port of a running server that sees `variables` too, ended at the end. Raises RuntimeError without one."""
     command = [sys.executable, "-m", "tensorfold", "serve", family, "--port", "0", *flags]
     log = home / f"{family}.log"
     with log.open("w") as out:
-        server = subprocess.Popen(command, cwd=home, env=environment(home), stdout=out, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            command, cwd=home, env=environment(home) | dict(variables or {}), stdout=out, stderr=subprocess.STDOUT
+        )
     try:
         yield _port(server, log)
     finally:
