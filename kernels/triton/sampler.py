@@ -42,6 +42,14 @@ _BLOCK = 1024
 _COARSE, _FINE = 32, 16
 _LANES, _SETTLE_LANES = 256, 512  # logits that one turn of a loop reads
 _WANTED_PROGRAMS = 1024
+_LOOSE = {
+    # One machine code for any number of rows and wherever their settings lie.
+    "do_not_specialize": ["blocks"],
+    "do_not_specialize_on_alignment": [
+        "masks", "masks_used", "ids", "kinds", "seeds", "divisors", "top_ks", "top_ps", "reaches", "positions",
+        "firsts", "lows", "sums", "edges", "totals", "counts", "bounds", "tokens", "shares",
+    ],
+}  # fmt: skip
 
 
 @triton.jit
@@ -161,7 +169,7 @@ def _ends(firsts, lows, row):
     return _of_level(tl.load(firsts + row) >> 22), -_of_level(tl.load(lows + row))
 
 
-@triton.jit
+@triton.jit(**_LOOSE)
 def _survey(
     logits, masks, masks_used, kinds, firsts, lows, size, stride, words, length, block: tl.constexpr,
     early: tl.constexpr,
@@ -202,7 +210,7 @@ def _above(value, edge, worth):
     return tl.where(value[None, :] > edge[:, None], worth[None, :], 0)
 
 
-@triton.jit
+@triton.jit(**_LOOSE)
 def _coarse(
     logits, masks, masks_used, kinds, divisors, top_ks, top_ps, firsts, lows, sums, edges, size, stride, words,
     length, steps: tl.constexpr, lanes: tl.constexpr, early: tl.constexpr,
@@ -246,7 +254,7 @@ def _coarse_step(sums, edges, row, by_number, top_k, top_p, steps: tl.constexpr)
     return lower, tl.where(step == 0, float("inf"), upper)
 
 
-@triton.jit
+@triton.jit(**_LOOSE)
 def _fine(
     logits, masks, masks_used, kinds, divisors, top_ks, top_ps, firsts, lows, coarse_sums, coarse_edges, sums, edges,
     totals, size, stride, words, length, sure: tl.constexpr, coarse_steps: tl.constexpr, steps: tl.constexpr,
@@ -307,7 +315,7 @@ def _bracket(sums, edges, row, by_number, by_weight, top_k, top_p, steps: tl.con
     return inside, lower, tl.where(both, float("inf"), upper), tl.where(both, 0, above), needed
 
 
-@triton.jit
+@triton.jit(**_LOOSE)
 def _gather(
     logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, firsts, lows, sums,
     edges, bounds, counts, list_values, list_places, size, stride, words, length, blocks, named: tl.constexpr,
@@ -431,7 +439,7 @@ def _best_of(
     return _best(best, best_rank)
 
 
-@triton.jit
+@triton.jit(**_LOOSE)
 def _settle(
     logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, firsts, lows,
     coarse_sums, fine_sums, fine_edges, totals, bounds, counts, list_values, list_places, tokens, shares, size, stride,

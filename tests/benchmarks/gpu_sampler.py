@@ -1,8 +1,10 @@
 """The sampler on the card: draws against the domain's, hundreds of thousands of them, then times by rows and settings.
 
-A time is of one draw launch (five kernels) in a graph of many. Rows are bell-shaped (the widest nucleus there is) and
-peaked as a trained model's are. Where a device's exp or log differs from numpy's in the last bit a weight of 2^-40 may
-move by one, and a score by 1e-16: `differences` counts draws that came out otherwise.
+A time is of one draw (five kernels) in a graph of several. `warm`: one draw behind another. `cold`: as a round of a
+model has it, whose weights have passed through the cache and whose kernels have taken the place of these; what that
+costs by itself is taken off. Rows are bell-shaped, whose nucleus has nearly all ids, and peaked as a trained model's.
+Where a device's exp or log differs from numpy's in the last bit a weight of 2^-40 may move by one, and a score by
+1e-16: `differences` of a check counts draws that came out otherwise.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.sampler import RowDraw, Sampler
@@ -18,17 +19,19 @@ from tensorfold.domain.sampling import Sampling
 from tests.benchmarks.gpu_device import captured, seconds
 from tests.kernels.triton import acceptance_checks, sampler_checks
 
-VOCABULARY = 248_320
-ROWS = (1, 2, 4, 8, 16, 32, 64)
-REPEATS = 20
+VOCABULARIES = (131_072, 248_320)
+ROWS = (1, 4, 8, 64)
+COLD_ROWS = (1, 8)
+REPEATS = 12
+FAR = 160 << 20  # bytes written between two draws: three times the cache
 KINDS = {
-    "greedy": Sampling(),
-    "plain": Sampling(3, 1.0),
-    "top-k 20, top-p .95": Sampling(4, 1.0, 20, 0.95),
-    "top-p .95": Sampling(5, 1.0, 0, 0.95),
-    "top-p .95, min-p .05": Sampling(6, 0.8, 0, 0.95, 0.05),
-    "top-k 20": Sampling(7, 1.0, 20),
+    "greedy": ("bell", Sampling()),
+    "top-k 40": ("bell", Sampling(7, 1.0, 40)),
+    "top-k 20, top-p .95": ("bell", Sampling(4, 1.0, 20, 0.95)),
+    "top-p .95, flat": ("bell", Sampling(5, 1.0, 0, 0.95)),
+    "top-p .95, peaked": ("peaked", Sampling(5, 1.0, 0, 0.95)),
 }
+Times = dict[str, dict[int, float]]
 
 
 def check() -> list[str]:
@@ -44,53 +47,89 @@ def check() -> list[str]:
     return failed
 
 
-def logits(rows: int, form: str) -> Any:
-    """Rows on the card."""
-    chance = np.random.default_rng(rows)
-    made = np.stack([sampler_checks.shaped(chance, form, VOCABULARY) for _ in range(min(rows, 8))])
-    return torch.from_numpy(made).cuda().repeat(-(-rows // len(made)), 1)[:rows].contiguous()
+class Bench:
+    """Draws over one vocabulary, of rows that were made once."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self.sampler = Sampler(max(ROWS), vocabulary, "cuda")
+        chance = torch.Generator("cuda").manual_seed(vocabulary)
+        bell = torch.randn(max(ROWS), vocabulary, device="cuda", generator=chance)
+        peaked = 2.5 * bell - 3
+        peaked[:, :: vocabulary // 30] += 14 * torch.rand(peaked[:, :: vocabulary // 30].shape, device="cuda")
+        self.rows = {"bell": bell, "peaked": peaked}
+
+    def asked(self, form: str, sampling: Sampling, rows: int) -> Any:
+        """Logits of so many rows, with the settings of a draw of them sent."""
+        self.sampler.send([RowDraw(9 + row, sampling) for row in range(rows)])
+        return self.rows[form][:rows]
+
+    def warm(self, logits: Any) -> float:
+        """Seconds of a draw behind another."""
+        return _times(lambda: self.sampler.draw(logits))
+
+    def cold(self, logits: Any) -> float:
+        """Seconds of a draw in a round, its logits just written."""
+        far, own = torch.empty(FAR, dtype=torch.uint8, device="cuda"), torch.empty_like(logits)
+        wide = torch.rand(1 << 17, dtype=torch.float64, device="cuda")
+
+        def between() -> None:
+            for other in (torch.sin, torch.tan, torch.sinh, torch.asinh, torch.atan, torch.expm1, torch.log1p):
+                other(wide, out=wide)
+            far.fill_(1)
+            own.copy_(logits)
+
+        def drawn() -> None:
+            between()
+            self.sampler.draw(own)
+
+        return _times(drawn) - _times(between)
 
 
-def prepared(rows: int, form: str, sampling: Sampling | None) -> Callable[[], None]:
-    """Several draws of `rows` rows; no setting: a mixture of all of them."""
-    sampler, values = Sampler(rows, VOCABULARY, "cuda"), logits(rows, form)
-    mixed = list(KINDS.values())
-    sampler.send([RowDraw(9 + row, sampling or mixed[row % len(mixed)]) for row in range(rows)])
-
-    def run() -> None:
+def _times(run: Callable[[], object]) -> float:
+    def several() -> None:
         for _ in range(REPEATS):
-            sampler.draw(values)
+            run()
 
-    return run
+    return seconds(captured(several).replay, 5, 1) / REPEATS
 
 
-def measure() -> dict[str, dict[int, float]]:
-    """Seconds of one draw by form, setting and rows."""
-    found: dict[str, dict[int, float]] = {}
-    for form in ("peaked", "bell"):
-        for name, sampling in (*KINDS.items(), ("mixed", None)):
-            times = {}
+def measure() -> dict[str, Times]:
+    """Seconds of one draw by vocabulary and setting, by rows: warm, and cold for one row and eight."""
+    found: dict[str, Times] = {}
+    for vocabulary in VOCABULARIES:
+        bench = Bench(vocabulary)
+        for name, (form, sampling) in KINDS.items():
+            times: Times = {"warm": {}, "cold": {}}
             for rows in ROWS:
-                times[rows] = seconds(captured(prepared(rows, form, sampling)).replay) / REPEATS
-                torch.cuda.empty_cache()
-            found[f"{form}, {name}"] = times
-            print(
-                f"{form + ', ' + name:30}" + "  ".join(f"{r}: {t * 1e6:6.1f} us" for r, t in times.items()), flush=True
-            )
+                logits = bench.asked(form, sampling, rows)
+                times["warm"][rows] = bench.warm(logits)
+                if rows in COLD_ROWS:
+                    times["cold"][rows] = bench.cold(logits)
+            found[f"{vocabulary}, {name}"] = times
+    print("; ".join(f"{name}: {_line(times)}" for name, times in found.items()), flush=True)
     return found
 
 
+def _line(times: Times) -> str:
+    warm, cold = (
+        " ".join(f"{rows}: {taken * 1e6:.1f}" for rows, taken in times[state].items()) for state in ("warm", "cold")
+    )
+    return f"{warm} us (cold {cold})"
+
+
 def kernels() -> None:
-    """Times of the single kernels of one sampled row and of 32, from torch's profiler."""
+    """Times of the single kernels, from torch's profiler."""
     from torch.profiler import ProfilerActivity, profile  # type: ignore[import-not-found, unused-ignore]
 
-    for rows in (1, 32):
-        for name in ("top-k 20, top-p .95", "top-p .95"):
-            run = prepared(rows, "bell", KINDS[name])
-            run()
+    bench = Bench(VOCABULARIES[0])
+    for rows in (1, 64):
+        for name in ("greedy", "top-k 20, top-p .95", "top-p .95, flat"):
+            logits = bench.asked(*KINDS[name], rows)
+            bench.sampler.draw(logits)
             torch.cuda.synchronize()
             with profile(activities=[ProfilerActivity.CUDA]) as seen:
-                run()
+                for _ in range(REPEATS):
+                    bench.sampler.draw(logits)
                 torch.cuda.synchronize()
             parts = {e.key: e.device_time for e in seen.key_averages() if e.key.startswith("_")}
             print(f"{rows} rows, {name}: " + ", ".join(f"{k} {v:.1f} us" for k, v in sorted(parts.items())), flush=True)

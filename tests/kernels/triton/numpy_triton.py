@@ -74,6 +74,11 @@ class Jitted:
         return launch
 
 
+def _jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """The decorator, with options and without."""
+    return Jitted if fn is None else Jitted(fn)
+
+
 _place: list[int] = [0, 0, 0]
 
 
@@ -155,7 +160,7 @@ def _language() -> Any:
 def kernels_of(name: str) -> Any:
     """The module `kernels/triton/NAME.py`, a copy of its own over this language."""
     triton: Any = ModuleType("triton")
-    triton.jit, triton.language = Jitted, _language()
+    triton.jit, triton.language = _jit, _language()
     triton.next_power_of_2 = lambda count: 1 << (int(count) - 1).bit_length()
     triton.cdiv = lambda count, size: -(-count // size)
     alone: Any = ModuleType("tensorfold.kernels.triton.following")
