@@ -10,10 +10,10 @@
     ...
 
 A fixed number of programs takes units one after another; a second launch adds a row's partitions in one fixed shape.
-Partitions and key tiles follow from a row's position, and all other sums over keys are chains of the matrix unit: neither
-the tile of rows nor the number of rows or programs reaches a sum. A key that a row may not see weighs exactly zero, and
-a key tile of which it sees nothing leaves its sums as they were. Keys of a tree's window are read by a path of slots, in
-position order, as if they were contiguous.
+Partitions and key tiles follow from a row's position, and all other sums over keys are chains of the matrix unit:
+neither the tile of rows nor the number of rows or programs reaches a sum. A key that a row may not see weighs exactly
+zero, and a key tile of which it sees nothing leaves its sums as they were. Keys of a tree's window are read by a path of
+slots, in position order, as if they were contiguous.
 
 Started early, a program finds its unit and asks for its first keys before it waits: the plan must have been made before
 the launch that this one follows.
@@ -170,25 +170,12 @@ def held(rows, dim, width: tl.constexpr, dims: tl.constexpr):
 
 
 @triton.jit
-def absorbed(score, v, top, weights, acc, factor):
+def _taken(score, v, ones, top, weights, acc, factor):
     """An online softmax over one more key tile: greatest score, sum of weights and mix of values of every row.
 
     `score` float32 [M, N], -inf for what a row may not see; weights are powers of two of `factor` times score. A tile
-    of which a row sees nothing changes nothing of it.
-    """
-    higher = tl.maximum(top, tl.max(score, 1))
-    level = tl.where(higher == float("-inf"), 0.0, higher)
-    fade = tl.exp2((top - level) * factor)
-    weight = tl.exp2(tl.fma(score, factor, (-level * factor)[:, None]))
-    weights = tl.fma(weights, fade, tl.sum(weight, 1))
-    return higher, weights, tl.dot(weight.to(v.dtype), v, acc * fade[:, None])
-
-
-@triton.jit
-def _taken(score, v, ones, top, weights, acc, factor):
-    """`absorbed`, but for weights that a product sums, in `weights` [M, 8], as they are rounded for the mix.
-
-    Then all sums over keys are products' chains, which no tile or warp cuts; a greatest number has no order.
+    of which a row sees nothing changes nothing of it. Weights are summed by a product too, [M, 8], as they are rounded
+    for the mix: chains, which no tile or warp cuts; and a greatest number has no order.
     """
     higher = tl.maximum(top, tl.max(score, 1))
     level = tl.where(higher == float("-inf"), 0.0, higher)

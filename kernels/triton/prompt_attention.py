@@ -17,7 +17,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.triton.attention import LOG2_E, absorbed, held, padded
+from tensorfold.kernels.triton.attention import LOG2_E, held, padded
 from tensorfold.kernels.triton.row_plan import launches
 
 Tensor = Any
@@ -45,6 +45,17 @@ def prompt_form(width: int, memory: int = 227 << 10) -> PromptForm:
 
 
 @triton.jit
+def _absorbed(score, v, top, weights, acc, factor):
+    """As decode attention has it, but for weights that are summed as they are."""
+    higher = tl.maximum(top, tl.max(score, 1))
+    level = tl.where(higher == float("-inf"), 0.0, higher)
+    fade = tl.exp2((top - level) * factor)
+    weight = tl.exp2(tl.fma(score, factor, (-level * factor)[:, None]))
+    weights = tl.fma(weights, fade, tl.sum(weight, 1))
+    return higher, weights, tl.dot(weight.to(v.dtype), v, acc * fade[:, None])
+
+
+@triton.jit
 def _step(
     first, page, q, key_pages, value_pages, top, weights, acc, position, factor, group, window, groups: tl.constexpr,
     width: tl.constexpr, dims: tl.constexpr, windowed: tl.constexpr, step: tl.constexpr, masked: tl.constexpr,
@@ -64,7 +75,7 @@ def _step(
         if windowed:
             seen = seen & (first + key[None, :] > position[:, None] - window)
         score = tl.where(seen, score, float("-inf"))
-    return absorbed(score, v, top, weights, acc, factor)
+    return _absorbed(score, v, top, weights, acc, factor)
 
 
 @triton.jit(**launches("pages", "start", "rows"))
