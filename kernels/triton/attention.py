@@ -12,8 +12,8 @@
 A fixed number of programs takes units one after another; a second launch adds a row's partitions in one fixed shape.
 Partitions and key tiles follow from a row's position, and all other sums over keys are chains of the matrix unit:
 neither the tile of rows nor the number of rows or programs reaches a sum. A key that a row may not see weighs exactly
-zero, and a key tile of which it sees nothing leaves its sums as they were. Keys of a tree's window are read by a path of
-slots, in position order, as if they were contiguous.
+zero, and a key tile of which it sees nothing leaves its sums as they were. Keys of a tree's window are read by a path
+of slots, in position order, as if they were contiguous.
 
 Started early, a program finds its unit and asks for its first keys before it waits: the plan must have been made before
 the launch that this one follows.
