@@ -34,7 +34,7 @@ REPEATS = 15
 CHANCES = (0.6, 0.8)
 """Chances that a planted head's best draft is right, given those before it were: each is a profile of its own."""
 WANTED_A_ROUND = 5.5
-_HALVINGS = 7
+_HALVINGS, _NEAR_ENOUGH = 6, 0.03
 Say = Callable[[str], None]
 Timed = Callable[[Callable[[], Any]], tuple[Any, float]]
 """Runs a call that queues work and returns its result with the seconds which the device itself needs for it."""
@@ -94,27 +94,44 @@ class Sizes:
 FULL = Sizes()
 
 
-def measure(model: TargetModel, name: str, timed: Timed, say: Say, sizes: Sizes = FULL) -> Measures:
-    """Everything of one loaded model; a step that fails is named and costs its own figures alone."""
+Steps = Sequence[tuple[str, Callable[[], object]]]
+
+
+def measure(
+    model: TargetModel, name: str, timed: Timed, say: Say, sizes: Sizes = FULL, until: float | None = None
+) -> Measures:
+    """Everything of one loaded model; a step that fails is named and costs its own figures alone.
+
+    No step is begun behind `until` of the monotonic clock.
+    """
     made = Measures()
     serial: dict[str, Reply] = {}
-    steps: tuple[tuple[str, Callable[[], object]], ...] = (
+    steps: Steps = (
         ("rounds", lambda: forward(model, made, timed, say, sizes)),
         ("serial", lambda: serial.update(serially(model, made, say, sizes))),
         ("copied", lambda: copied(model, serial, made, say)),
-        ("a file written again", lambda: followed(model, made, say, sizes)),
-        ("drafted", lambda: drafted(model, serial, made, say) if model.limits.head is not None else None),
         ("prompts", lambda: prompts(model, made, say, sizes)),
+        ("drafted", lambda: drafted(model, serial, made, say) if model.limits.head is not None else None),
+        ("a file written again", lambda: followed(model, made, say, sizes)),
     )
+    stepwise(steps, made, say, until)
+    return made
+
+
+def stepwise(steps: Steps, made: Measures, say: Say, until: float | None = None) -> None:
+    """Run steps in order; those that fail, or for which no time is left, are named."""
     for step, run in steps:
         began = time.monotonic()
+        if until is not None and began >= until:
+            made.failed[step] = "no time was left for it"
+            say(f"{step}: {made.failed[step]}")
+            continue
         try:
             run()
         except Exception:
             made.failed[step] = traceback.format_exc()
             say(f"{step} failed: {made.failed[step]}")
         say(f"-- {step}: {time.monotonic() - began:.1f} s")
-    return made
 
 
 def forward(model: TargetModel, made: Measures, timed: Timed, say: Say, sizes: Sizes) -> None:
@@ -261,13 +278,13 @@ def drafted(model: TargetModel, serial: dict[str, Reply], made: Measures, say: S
     def reply_to(prompt: tuple[int, ...], sampling: Sampling) -> Sequence[int] | None:
         return known.get((prompt, "greedy" if sampling.greedy else "sampled"))
 
-    def planted(chance: float, kind: str) -> dict[str, float]:
+    def planted(chance: float, kind: str, times: int = 2) -> dict[str, float]:
         words, stated = profile(chance)
         expected = serial[kind]
         asked = request(expected.prompt, len(expected.ids), sampled=kind == "sampled", draft=True)
         with running(PlantedHeads(model, reply_to, stated), sources=()) as scheduler:
-            replies = [ask(scheduler, asked) for _ in range(2)]
-        made.compare([expected] * 2, replies)
+            replies = [ask(scheduler, asked) for _ in range(times)]
+        made.compare([expected] * times, replies)
         best = replies[-1]
         if not best.stats.drafted:
             raise RuntimeError("the head drafted nothing")
@@ -285,21 +302,24 @@ def drafted(model: TargetModel, serial: dict[str, Reply], made: Measures, say: S
             planted(chance, kind)
     made.parts["drafted"] = {"by profile": found, "record": RECORD_OFF}
     made.values["drafted tokens/s"] = max(one["tokens/s"] for one in found.values())
-    nearest = _at_a_round(WANTED_A_ROUND, lambda chance: planted(chance, "greedy"))
+    nearest = _at_a_round(WANTED_A_ROUND, lambda chance, times: planted(chance, "greedy", times))
     if nearest is not None:
         made.values[f"tokens/s at {WANTED_A_ROUND} tokens a round"] = nearest["tokens/s"]
         made.values["tokens a round there"] = nearest["tokens a round"]
 
 
-def _at_a_round(wanted: float, run: Callable[[float], dict[str, float]]) -> dict[str, float] | None:
-    """Figures of the profile that keeps so many tokens a round, found by halving; None where none does."""
+def _at_a_round(wanted: float, run: Callable[[float, int], dict[str, float]]) -> dict[str, float] | None:
+    """Figures of the profile that keeps so many tokens a round, found by halving; None where none does.
+
+    The search asks once for each chance; what it finds is asked for twice, and the second reply is timed.
+    """
     low, high = 0.5, 1.0
     for _ in range(_HALVINGS):
         chance = round((low + high) / 2, 4)
-        figures = run(chance)
-        if abs(figures["tokens a round"] - wanted) <= 0.02 * wanted:
-            return figures
-        low, high = (chance, high) if figures["tokens a round"] < wanted else (low, chance)
+        found = run(chance, 1)["tokens a round"]
+        if abs(found - wanted) <= _NEAR_ENOUGH * wanted:
+            return run(chance, 2)
+        low, high = (chance, high) if found < wanted else (low, chance)
     return None
 
 

@@ -76,9 +76,30 @@ def test_a_step_that_fails_is_named_and_costs_its_own_figures_alone() -> None:
             return self.inner.open(capacity)
 
     made = gpu_model.measure(Broken(hash_model()), "nemotron", clocked, silent, replace(SMALL, prompts=(600,)))
-    assert list(made.failed) == ["drafted", "prompts"]
+    assert list(made.failed) == ["prompts", "drafted"]
     assert "the head drafted nothing" in made.failed["drafted"]
     assert made.values["serial tokens/s"] > 0
+
+
+def test_no_step_is_begun_where_no_time_is_left_and_each_is_named() -> None:
+    made = gpu_model.measure(hash_model(), "nemotron", clocked, silent, SMALL, until=time.monotonic() - 1)
+    assert set(made.failed.values()) == {"no time was left for it"}
+    assert len(made.failed) == 6
+    assert made.values == {}
+
+
+def test_a_profile_that_keeps_so_many_tokens_a_round_is_searched_for_once_each_and_then_timed() -> None:
+    asked: list[tuple[float, int]] = []
+
+    def run(chance: float, times: int) -> dict[str, float]:
+        asked.append((chance, times))
+        return {"tokens a round": 10 * chance}
+
+    found = gpu_model._at_a_round(8.0, run)
+    assert found is not None
+    assert abs(found["tokens a round"] - 8.0) < 0.25
+    assert [times for _, times in asked] == [1] * (len(asked) - 1) + [2]
+    assert gpu_model._at_a_round(99.0, run) is None
 
 
 def test_a_model_that_draws_another_token_in_a_window_is_noticed() -> None:
@@ -97,9 +118,26 @@ def test_a_model_that_draws_another_token_in_a_window_is_noticed() -> None:
 
 def test_streams_that_share_rounds_and_http_are_compared_with_solo_replies() -> None:
     made = gpu_serving.measure(hash_model(max_streams=8), silent, streams=(1, 4), reply=40)
+    assert made.failed == {}
     assert made.differences == 0
     assert made.parts["http"]["whole"] == 4
     assert made.values["4 streams tokens/s"] > 0
+    assert made.values["4 streams half sampled tokens/s"] > 0
+    assert all(part["record"] == "off" for part in made.parts.values())
+
+
+def test_a_reply_that_differs_in_company_is_noticed_and_what_fails_there_is_named() -> None:
+    class Crowded(WrappedModel):
+        def collect(self, ticket: Ticket) -> Draws:
+            draws = self.inner.collect(ticket)
+            if len(draws.tokens) < 4:
+                return draws
+            return replace(draws, tokens=tuple([(token + 1) % 512 for token in row] for row in draws.tokens))
+
+    made = gpu_serving.measure(Crowded(hash_model(max_streams=8)), silent, streams=(2, 4), reply=24)
+    assert made.values["differences"] > 0
+    made = gpu_serving.measure(hash_model(max_streams=8, context=150), silent, streams=(1, 2), reply=24)
+    assert {"solo", "streams"} <= set(made.failed)
 
 
 def test_a_rewritten_file_is_followed_whatever_is_drafted_and_copies_of_it_land() -> None:

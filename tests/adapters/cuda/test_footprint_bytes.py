@@ -72,9 +72,8 @@ def _of_the_head(meter: Any, parts: Any, entry: Any) -> int:
 
     def drafts() -> None:
         lane.absorb(tuple(range(64)), taps)
-        with pytest.raises(
-            (NotImplementedError, RuntimeError, TypeError), match="meta"
-        ):  # what was drafted has no bytes to read
+        # What was drafted has no bytes to read.
+        with pytest.raises((NotImplementedError, RuntimeError, TypeError), match="meta"):
             parts.head.propose([(lane, ProposeSpec(1, 5, parts.head.limits.most, Sampling()))])
 
     most, _ = meter.most(drafts)
