@@ -1,7 +1,8 @@
 """The parts of the GPU benchmark by name. Each imports what it needs when it runs: no part pays for another.
 
-`qwen`, `nemotron`, `llama`: one stream. `NAME-serving`: many, and HTTP. `memory`: the estimate. `proof-tiny` and
-`proof-true`: no token differs. The others measure kernels.
+`qwen`, `nemotron`, `llama`: one stream. `NAME-serving`: many, and HTTP. `memory`: the estimate. `verify`, `proof-tiny`
+and `proof-true`: no token differs. `compile` makes the kernels of the three models beforehand. The others measure
+kernels.
 """
 
 from __future__ import annotations
@@ -264,19 +265,21 @@ def _proof(outcome: Any, least: int) -> Found:
     return Found(outcome.figures(), outcome.words(least), outcome.passed(least))
 
 
+TOGETHER = (("check", "compile", "verify"), ("proof-tiny", "proof-true"))
+"""Parts none of whose figures is a time: they run side by side where all are run."""
 PARTS: dict[str, Part] = {
     "ceilings": ceilings,
     "check": check,
+    "compile": compiled,
+    "verify": verify,
     "matmul": matmul,
     "experts": experts,
     "exactness": exactness,
     "between": between,
     **{name: partial(kernels, name) for name in KERNELS},
-    "compile": compiled,
     **{name: partial(model, name) for name in NAMES},
     **{f"{name}-serving": partial(serving, name) for name in NAMES},
     "memory": memory,
-    "verify": verify,
     "proof-tiny": proof_tiny,
     "proof-true": proof_true,
 }

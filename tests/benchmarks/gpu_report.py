@@ -7,6 +7,7 @@ stands in several the last is taken.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 from tensorfold.adapters.reports.writer import SvgReportWriter
 
 MERGED = "gpu.json"
+NO_RECORD = "none, kernels alone"
+"""What is said of figures that no record could have changed."""
 Plot = tuple[str, str, dict[str, Any]]
 
 
@@ -26,7 +29,7 @@ def merge(folder: Path) -> dict[str, Any]:
         if path.name != MERGED and "part" in record:
             parts[record["part"]] = record
     merged = {"commits": sorted({record["commit"] for record in parts.values()}), "parts": parts}
-    (folder / MERGED).write_text(json.dumps(merged, indent=1), encoding="utf-8")
+    put(folder / MERGED, merged)
     for name, title, figures in plots(parts):
         SvgReportWriter().write(folder / f"{name}.svg", title, figures)
     return merged
@@ -37,8 +40,20 @@ def gather(folder: Path, runs: Sequence[Path]) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     for run in runs:
         for name, record in json.loads(run.read_text(encoding="utf-8"))["parts"].items():
-            (folder / f"{name}.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+            put(folder / f"{name}.json", record)
     return merge(folder)
+
+
+def put(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a file as a whole: another process that reads it sees the old one or the new one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    beside.replace(path)
+
+
+def state(figures: Mapping[str, Any]) -> str:
+    """The record's state of a part's figures, in words."""
+    return "; ".join(sorted(set(_states(figures)))) or NO_RECORD
 
 
 def plots(parts: Mapping[str, Any]) -> Iterator[Plot]:
@@ -49,11 +64,16 @@ def plots(parts: Mapping[str, Any]) -> Iterator[Plot]:
         yield "rounds", "A round by rows", lines | {"unit": "ms", "across": "rows"} | _said(rounds)
     streams = {_named(name): record for name, record in parts.items() if "streams" in record["figures"]}
     if streams:
-        lines = {name: _numbers(record["figures"]["streams"]["tokens/s"]) for name, record in streams.items()}
+        lines = {
+            f"{name}{mixed and ', half sampled'}": _numbers(record["figures"][f"streams{mixed}"]["tokens/s"])
+            for name, record in streams.items()
+            for mixed in ("", " half sampled")
+            if f"streams{mixed}" in record["figures"]
+        }
         yield (
             "streams",
             "Streams that share rounds, no drafts",
-            lines | {"unit": "tokens/s", "across": "streams"} | (_said(streams)),
+            lines | {"unit": "tokens/s", "across": "streams"} | _said(streams),
         )
     for name, record in rounds.items():
         values = record["figures"].get("values", {})
@@ -91,7 +111,7 @@ def _said(records: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _states(figures: Mapping[str, Any]) -> Iterator[str]:
-    for part in figures.values():
+    for part in (figures, *figures.values()):
         if isinstance(part, Mapping) and isinstance(part.get("record"), str):
             yield part["record"]
 

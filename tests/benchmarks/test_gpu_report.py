@@ -30,7 +30,7 @@ def test_parts_of_different_commits_merge_and_each_says_its_own(
     merged = json.loads((tmp_path / "gpu.json").read_text())
     assert merged["commits"] == ["aaaa", "bbbb"]
     assert {name: part["commit"] for name, part in merged["parts"].items()} == {"qwen": "aaaa", "qwen-serving": "bbbb"}
-    assert capsys.readouterr().out.splitlines()[-1].startswith("qwen-serving: figures (")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("qwen-serving: figures; record: off (")
 
 
 def test_runs_of_several_folders_are_gathered_and_the_last_of_a_part_counts(
@@ -73,6 +73,59 @@ def test_a_missed_figure_is_an_exit_code_only_where_it_is_required(
     for more, code in ((["--require"], 1), ([], 0)):
         monkeypatch.setattr("sys.argv", [*words, *more])
         assert gpu.main() == code
+
+
+def test_a_part_that_raises_says_why_and_has_no_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def part(cubins: Path) -> Found:
+        raise ValueError("no card here")
+
+    monkeypatch.setattr(gpu, "card", lambda: "a card")
+    assert not gpu.run("qwen", part, tmp_path, tmp_path, "aaaa")
+    record = json.loads((tmp_path / "gpu.json").read_text())["parts"]["qwen"]
+    assert (record["met"], record["figures"], record["words"]) == (False, {}, "FAILED: ValueError: no card here")
+
+
+def test_every_part_names_the_records_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("qwen", MODEL, tmp_path, "aaaa", monkeypatch)
+    run("check", {"matrices": []}, tmp_path, "aaaa", monkeypatch)
+    run("memory", {"record": "off", "qwen": {"record": "off"}}, tmp_path, "aaaa", monkeypatch)
+    parts = json.loads((tmp_path / "gpu.json").read_text())["parts"]
+    assert {name: part["record"] for name, part in parts.items()} == {
+        "qwen": "off; on", "check": "none, kernels alone", "memory": "off",
+    }  # fmt: skip
+
+
+def test_what_is_timed_runs_alone_and_what_is_not_side_by_side() -> None:
+    groups = list(gpu.grouped(PARTS))
+    assert [name for group in groups for name in group if name in PARTS] and sorted(sum(groups, ())) == sorted(PARTS)
+    assert ("proof-tiny", "proof-true") in groups
+    assert ("qwen",) in groups
+    # Kernels are compiled before a model is timed.
+    order = [name for group in groups for name in group]
+    assert order.index("compile") < order.index("llama")
+    assert list(gpu.grouped(["verify", "qwen", "compile"])) == [("verify", "compile"), ("qwen",)]
+
+
+@pytest.mark.slow
+def test_all_parts_run_in_processes_of_their_own_and_one_that_fails_leaves_the_others_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # Without a card no part does: each says so in its own process.
+    words = ["gpu", "--part", "all", "--only", "ceilings,check,compile", "--out", str(tmp_path), "--require"]
+    monkeypatch.setattr("sys.argv", words)
+    assert gpu.main() == 1
+    said = capfd.readouterr().out.splitlines()
+    assert said[0] == "== ceilings"
+    assert "== check, compile" in said
+    assert said[-1].startswith("ceilings FAILED")
+    assert "check FAILED" in said[-1] and "compile FAILED" in said[-1]
+    assert (tmp_path / "check.log").exists()
+
+
+def test_a_part_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["gpu", "--part", "all", "--only", "qwne"])
+    with pytest.raises(SystemExit):
+        gpu.main()
 
 
 def test_a_kernels_checks_and_times_are_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
