@@ -10,8 +10,8 @@ Within a block of 64 rows, with g the running sum of the logs of what is kept an
     S <- e^g_last S + (diag(e^(g_last - g)) K)^T U
 
 A first kernel makes D and P of every block and head; a second one walks the blocks in order with a slice of the state
-in registers. (I + A)^-1 is doubled from the diagonal: of blocks X over Y with B below, the inverse holds -Y^-1 B X^-1.
-No power of A is taken, since keys that are alike would make its powers overflow.
+in registers, transposed. (I + A)^-1 is doubled from the diagonal: of blocks X over Y with B below, the inverse holds
+-Y^-1 B X^-1. No power of A is taken, since keys that are alike would make its powers overflow.
 
 Blocks are counted from the span's start, so a row's bits follow from where the span begins. Sums are float32; operands
 of products have the dtype of `mixed`, and keys enter them as the convolution left them, their scales applied outside.
@@ -25,7 +25,7 @@ import triton
 import triton.language as tl
 
 Tensor = Any  # a torch tensor
-BLOCK = 64
+BLOCK, WARPGROUP = 64, 64  # rows of a block, and those from which a product is a warpgroup's
 
 
 @triton.jit
@@ -93,17 +93,17 @@ def _walk(
     keys, values = tl.arange(0, key_width), slice_ * part + tl.arange(0, part)
     place = tl.arange(0, block)
     kind = mixed.dtype.element_ty
-    inner = (head * key_width + keys[:, None]) * value_width + values[None, :]
+    inner = (head * key_width + keys[None, :]) * value_width + values[:, None]
     now = tl.load(state + inner)
     key_head = head // (heads // key_heads)
     for number in tl.range(0, blocks, num_stages=stages):
         rows = (number * block + place).to(tl.int64)
-        there = (rows < count)[:, None]
+        there = rows < count
         at = mixed + rows[:, None] * channels
-        q = tl.load(at + key_head * key_width + keys[None, :], mask=there, other=0.0)
-        k = tl.load(at + (key_heads + key_head) * key_width + keys[None, :], mask=there, other=0.0)
+        q = tl.load(at + key_head * key_width + keys[None, :], mask=there[:, None], other=0.0)
+        k = tl.load(at + (key_heads + key_head) * key_width + keys[None, :], mask=there[:, None], other=0.0)
         column = 2 * key_heads * key_width + head * value_width + values
-        v = tl.load(at + column[None, :], mask=there, other=0.0)
+        v = tl.load(mixed + rows[None, :] * channels + column[:, None], mask=there[None, :], other=0.0)
         tile = (number * heads + head).to(tl.int64) * block
         square = (tile + place[:, None]) * block + place[None, :]
         correct = tl.load(corrections + square)
@@ -112,13 +112,13 @@ def _walk(
         seen_by, asked_by, left_by = tl.load(scaled), tl.load(scaled + 1), tl.load(scaled + 2)
         kept = tl.load(scales + tile * 4 + 3)
         before = now.to(kind)
-        missing = v.to(tl.float32) - tl.dot(k, before) * seen_by[:, None]
-        change = tl.dot(correct, missing.to(kind))
-        result = tl.dot(q, before) * asked_by[:, None]
-        result = tl.dot(read, change.to(kind), result)
-        now = tl.dot(tl.trans(k), (change * left_by[:, None]).to(kind), now * kept)
-        to = out + (rows[:, None] * heads + head) * value_width + values[None, :]
-        tl.store(to, result.to(out.dtype.element_ty), mask=there)
+        missing = v.to(tl.float32) - tl.dot(before, tl.trans(k)) * seen_by[None, :]
+        change = tl.dot(missing.to(kind), tl.trans(correct))
+        result = tl.dot(before, tl.trans(q)) * asked_by[None, :]
+        result = tl.dot(change.to(kind), tl.trans(read), result)
+        now = tl.dot((change * left_by[None, :]).to(kind), k, now * kept)
+        to = out + (rows[None, :] * heads + head) * value_width + values[:, None]
+        tl.store(to, result.to(out.dtype.element_ty), mask=there[None, :])
     tl.store(state + inner, now)
 
 
@@ -142,13 +142,15 @@ def delta_parts(
 
 def delta_walk(
     state: Tensor, mixed: Tensor, parts: tuple[Tensor, Tensor, Tensor], out: Tensor, key_heads: int, *, part: int = 32,
-    stages: int = 1, warps: int = 2,
+    stages: int = 2, warps: int = 4,
 ) -> None:  # fmt: skip
     """Results `out` [T, H, V] and the state behind the rows, from the parts of all blocks.
 
-    With 4 warps on sm_90 Triton 3.6 takes warpgroup products, and a loop that it does not pipeline then gives wrong
-    results (seen on an H200); 2 warps take none.
+    A program's slice of the state is held as [part, K], so that every product has `part` rows. With 64 rows and 4 warps
+    Triton 3.6 takes warpgroup products on sm_90, and a loop of them that it does not pipeline gives wrong results (seen
+    on an H200); 32 rows take none. `part` and `warps` decide bits.
     """
+    assert part < WARPGROUP
     heads, key_width, value_width = state.shape
     count, channels = mixed.shape
     part = min(part, value_width)

@@ -214,7 +214,7 @@ def delta_rows(
 
 def mamba2_rows(
     state: Tensor, mixed: Tensor, factors: Tensor, skip: Tensor, schedule: Tensor, counts: Tensor, places: Tensor,
-    lanes: Tensor | None, out: Tensor, groups: int, *, part: int = 8, warps: int = 1,
+    lanes: Tensor | None, out: Tensor, groups: int, *, part: int = 4, warps: int = 1,
 ) -> None:  # fmt: skip
     """Mamba-2 steps of every lane by its schedule.
 

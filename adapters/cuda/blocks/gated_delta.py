@@ -6,6 +6,8 @@ by one in one loop; a prompt's span takes them in blocks of 64, which are other 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from tensorfold.adapters.cuda.assembly import Assembly
@@ -14,7 +16,7 @@ from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
 from tensorfold.domain.families.ops import GatedDelta
 from tensorfold.kernels.triton.conv import DELTA_FACTORS, SPAN_GATES, delta_inputs, delta_span
 from tensorfold.kernels.triton.delta_scan import delta_scan
-from tensorfold.kernels.triton.gates import gated_norm
+from tensorfold.kernels.triton.gates import gated_norm, gated_norm_span
 from tensorfold.kernels.triton.recurrent import delta_rows
 
 
@@ -45,7 +47,7 @@ class GatedDeltaBlock(LaneStates):
             self._rate, self._step_bias, plan.key_heads, plan.key_dim, plan.l2_eps,
         )  # fmt: skip
         self._steps(at, at.lanes, read)
-        made: Tensor = self._out.decode(self._gated(read, z))
+        made: Tensor = self._out.decode(self._gated(gated_norm, read, z))
         return made
 
     def replay(self, at: Rows) -> None:
@@ -65,7 +67,7 @@ class GatedDeltaBlock(LaneStates):
         self.leave(qkv, at)
         read = torch.empty((count, plan.value_heads, plan.value_dim), dtype=self._dtype, device=x.device)
         delta_scan(self.places[at.place], mixed, gates, read, plan.key_heads)
-        made: Tensor = self._out.prompt(self._gated(read, z))
+        made: Tensor = self._out.prompt(self._gated(gated_norm_span, read, z))
         return made
 
     def _steps(self, at: Rows, lanes: Tensor | None, read: Tensor) -> None:
@@ -73,9 +75,9 @@ class GatedDeltaBlock(LaneStates):
             self.places, self.mixed, self.factors, at.schedule, at.counts, at.places, lanes, read, self._plan.key_heads
         )
 
-    def _gated(self, read: Tensor, z: Tensor) -> Tensor:
+    def _gated(self, norm: Callable[..., None], read: Tensor, z: Tensor) -> Tensor:
         plan, rows = self._plan, read.flatten(1)
         out = torch.empty_like(rows)
         silu = plan.gate == "silu"
-        gated_norm(rows, z, self._norm, out, plan.value_heads, plan.norm.eps, gate_first=False, silu=silu)
+        norm(rows, z, self._norm, out, plan.value_heads, plan.norm.eps, gate_first=False, silu=silu)
         return out

@@ -7,6 +7,8 @@ blocks of 64, which are other bits, always the same ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from tensorfold.adapters.cuda.assembly import Assembly
@@ -14,7 +16,7 @@ from tensorfold.adapters.cuda.recurrent_state import LaneStates, check_widths, c
 from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
 from tensorfold.domain.families.ops import Mamba2
 from tensorfold.kernels.triton.conv import MAMBA2_FACTORS, mamba2_inputs, mamba2_span
-from tensorfold.kernels.triton.gates import gated_norm
+from tensorfold.kernels.triton.gates import gated_norm, gated_norm_span
 from tensorfold.kernels.triton.mamba_scan import mamba2_scan
 from tensorfold.kernels.triton.recurrent import mamba2_rows
 
@@ -49,7 +51,7 @@ class Mamba2Block(LaneStates):
             self._rate, self._step_bias, plan.step_limit,
         )  # fmt: skip
         self._steps(at, at.lanes, read)
-        made: Tensor = self._out.decode(self._gated(read, z))
+        made: Tensor = self._out.decode(self._gated(gated_norm, read, z))
         return made
 
     def replay(self, at: Rows) -> None:
@@ -68,7 +70,7 @@ class Mamba2Block(LaneStates):
         self.leave(raw, at)
         read = torch.empty((count, plan.heads, plan.head_dim), dtype=torch.float32, device=x.device)
         mamba2_scan(self.places[at.place], mixed, steps, self._rate, self._skip, read, plan.groups)
-        made: Tensor = self._out.prompt(self._gated(read, z))
+        made: Tensor = self._out.prompt(self._gated(gated_norm_span, read, z))
         return made
 
     def _steps(self, at: Rows, lanes: Tensor | None, read: Tensor) -> None:
@@ -77,8 +79,8 @@ class Mamba2Block(LaneStates):
             self._plan.groups,
         )  # fmt: skip
 
-    def _gated(self, read: Tensor, z: Tensor) -> Tensor:
+    def _gated(self, norm: Callable[..., None], read: Tensor, z: Tensor) -> Tensor:
         rows = read.flatten(1)
         out = torch.empty(rows.shape, dtype=self._dtype, device=rows.device)
-        gated_norm(rows, z, self._norm, out, self._plan.norm.groups, self._plan.norm.eps, gate_first=True)
+        norm(rows, z, self._norm, out, self._plan.norm.groups, self._plan.norm.eps, gate_first=True)
         return out

@@ -7,6 +7,7 @@ or all, in the interpreter (with TRITON_INTERPRET=1) and prints those that passe
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tensorfold.kernels.reference.gated_delta import gated_delta_step
 from tensorfold.kernels.reference.gated_delta import gated_norm as exact_gated_norm
 from tensorfold.kernels.reference.mamba2 import gate_then_norm, mamba2_step, step_sizes
 from tensorfold.kernels.triton.conv import delta_inputs, mamba2_inputs
-from tensorfold.kernels.triton.gates import gated_norm
+from tensorfold.kernels.triton.gates import gated_norm, gated_norm_span
 from tensorfold.kernels.triton.recurrent import COMMIT, RESET, RETURN, SAVE, delta_rows, mamba2_rows
 
 Tensor = Any
@@ -257,22 +258,27 @@ def check_mamba2_steps(device: str) -> None:
 
 
 def check_gated_norms(device: str) -> None:
+    for norm, rows in ((gated_norm, 3), (gated_norm_span, 18)):
+        _check_gated_norm(device, norm, rows)
+
+
+def _check_gated_norm(device: str, norm: Callable[..., None], rows: int) -> None:
     kind = torch.bfloat16 if device == "cuda" else torch.float32
     error = 6e-3 if device == "cuda" else 1e-6
-    mixed, wide = (torch.randn(3, width).to(device, kind) for width in (4 * 96, 500))
+    mixed, wide = (torch.randn(rows, width).to(device, kind) for width in (4 * 96, 500))
     z = wide[:, 50 : 50 + 4 * 96]
     whole, shared = torch.randn(384).to(device), torch.randn(96).to(device)
     before, behind, opened = (torch.empty_like(mixed) for _ in range(3))
-    gated_norm(mixed, z, whole, before, 4, 1e-5, gate_first=True)
-    gated_norm(mixed, z, shared, behind, 4, 1e-6, gate_first=False)
-    gated_norm(mixed, z, shared, opened, 4, 1e-6, gate_first=False, silu=False)
-    for row in range(3):
+    norm(mixed, z, whole, before, 4, 1e-5, gate_first=True)
+    norm(mixed, z, shared, behind, 4, 1e-6, gate_first=False)
+    norm(mixed, z, shared, opened, 4, 1e-6, gate_first=False, silu=False)
+    for row in range(rows):
         near(before[row], gate_then_norm(exact(mixed[row]), exact(z[row]), exact(whole), 1e-5, 4), error)
         heads = exact(mixed[row]).reshape(4, 96), exact(z[row]).reshape(4, 96)
         for made, gate in ((behind, "silu"), (opened, "sigmoid")):
             near(made[row], exact_gated_norm(*heads, exact(shared), 1e-6, gate).reshape(-1), error)
         alone = torch.empty_like(mixed[:1])
-        gated_norm(mixed[row : row + 1].contiguous(), z[row : row + 1], shared, alone, 4, 1e-6, gate_first=False)
+        norm(mixed[row : row + 1].contiguous(), z[row : row + 1], shared, alone, 4, 1e-6, gate_first=False)
         assert torch.equal(alone[0], behind[row])
 
 

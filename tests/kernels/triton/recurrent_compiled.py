@@ -56,6 +56,11 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
         4,
     ),
     "gated_norm": (gates._gated_norm, [HALF, HALF, LONG, FULL, HALF, LONG, LONG, REAL, False, True, 128], 1),
+    "gated_norm_span": (
+        gates._gated_norm_span,
+        [HALF, HALF, LONG, FULL, HALF, *[LONG] * 3, REAL, False, True, 16, 128],
+        4,
+    ),
     "delta": (
         recurrent._delta,
         [FULL, HALF, FULL, *[WORD] * 4, LONG, HALF, *[LONG] * 5, 128, 128, 16],
@@ -63,7 +68,7 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
     ),
     "mamba2": (
         recurrent._mamba2,
-        [FULL, HALF, FULL, FULL, *[WORD] * 4, LONG, FULL, *[LONG] * 5, 64, 128, 8],
+        [FULL, HALF, FULL, FULL, *[WORD] * 4, LONG, FULL, *[LONG] * 5, 64, 128, 4],
         1,
     ),
     "delta_parts": (
@@ -76,9 +81,10 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
         [FULL, *[HALF] * 3, FULL, HALF, *[LONG] * 5, 128, 128, 32, 64, 2],
         4,
     ),
+    "mamba2_alike": (mamba_scan._alike, [HALF, FULL, *[LONG] * 5, 128, 64], 4),
     "mamba2_walk": (
         mamba_scan._walk,
-        [FULL, HALF, *[FULL] * 4, *[LONG] * 5, 64, 128, 32, 64, 2],
+        [FULL, HALF, *[FULL] * 5, *[LONG] * 5, 64, 128, 32, 64, 2],
         4,
     ),
 }
