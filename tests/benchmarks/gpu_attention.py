@@ -18,7 +18,7 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.triton.attention import Form, Scratch, attend_rows, form_of, scratch_for
+from tensorfold.kernels.triton.attention import Form, Scratch, attend_rows, form_of, launched, plan, scratch_for
 from tensorfold.kernels.triton.place_rows import HeadForm, place_rows, place_span
 from tensorfold.kernels.triton.prompt_attention import PromptForm, attend_span, prompt_form
 from tests.benchmarks.gpu_device import captured, seconds
@@ -28,18 +28,11 @@ Tensor = Any
 SHAPES = {"qwen": (24, 4, 256), "nemotron": (32, 2, 128), "llama": (32, 8, 128)}
 ROWS, KEYS = (1, 2, 8, 10, 16, 64), (2000, 16_000)
 CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
-    "qwen": (
-        {}, {"step": 64}, {"step": 32, "stages": 4}, {"step": 64, "warps": 8}, {"step": 32, "warps": 8, "stages": 4},
-        {"tile": 128, "step": 32, "warps": 8}, {"tile": 16, "step": 64}, {"tile": 32, "step": 64}, {"parts": 64},
-    ),
-    "nemotron": ({}, {"tile": 128, "warps": 8}, {"step": 32, "stages": 4}, {"tile": 16}, {"stages": 4, "resident": 1}),
-    "llama": ({}, {"tile": 128, "warps": 8}, {"tile": 16, "step": 64}),
+    "qwen": ({}, {"few": 0}, {"tile": 16, "warps": 4, "few": 0}, {"step": 32, "warps": 4, "few": 0}),
+    "nemotron": ({}, {"few": 0}),
+    "llama": ({}, {"few": 0}),
 }  # fmt: skip
-SPANS: dict[str, tuple[dict[str, Any], ...]] = {
-    "qwen": ({}, {"parted": False}, {"step": 32, "stages": 3}, {"tile": 64, "warps": 4}),
-    "nemotron": ({}, {"parted": False}, {"step": 128, "stages": 2}, {"step": 64, "stages": 2}),
-    "llama": ({},),
-}  # fmt: skip
+SPANS: dict[str, tuple[dict[str, Any], ...]] = {"qwen": ({},), "nemotron": ({},), "llama": ({},)}
 PROMPTS = ((2048, 0), (2048, 6144), (8192, 0), (2048, 30_000))
 PROCESSORS = 132
 
@@ -103,12 +96,15 @@ class Decode:
     """Decode attention of one form over a launch."""
 
     def __init__(self, form: Form, lanes: Lanes, rows: int, tree: bool = False) -> None:
-        self.form, self.lanes = form, lanes
+        self.lanes = lanes
         self.lane, self.lengths, self.committed, self.slots, self.path, self.positions = lanes.launch(rows, tree)
         count = len(self.lane)
+        self.whole, self.form = form, launched(form, count)
+        form = self.form
         self.projected = half(count, 2 * form.heads * form.width + 2 * form.groups * form.width)
         self.query = torch.empty(count, form.heads, form.width, device="cuda", dtype=torch.bfloat16)
-        self.scratch: Scratch = scratch_for(form, count, self.query)
+        planned = plan(form, self.lane, self.lengths, self.committed, self.path)
+        self.scratch: Scratch = scratch_for(form, planned, self.query)
         self.out = torch.empty_like(self.query)
         self.head = HeadForm(
             torch.ones(form.width, device="cuda"), torch.ones(form.width, device="cuda"), 1e-6, 1e-6,
@@ -116,11 +112,11 @@ class Decode:
         )  # fmt: skip
 
     def place(self, layer: int = 0) -> None:
-        """Norms, rotation, writing and the plan."""
+        """Norms, rotation and writing."""
         lanes = self.lanes
         place_rows(
-            self.form, self.head, self.projected, self.positions, self.lane, self.lengths, self.committed, self.slots,
-            self.path, lanes.table, lanes.key_pages[layer], lanes.value_pages[layer], self.query, self.scratch,
+            self.form, self.head, self.projected, self.positions, self.lane, self.slots, lanes.table,
+            lanes.key_pages[layer], lanes.value_pages[layer], self.query,
         )  # fmt: skip
 
     def attend(self, layer: int = 0) -> None:
@@ -137,11 +133,12 @@ class Decode:
         """The results of some rows in a launch of their own, keys and values placed anew."""
         single = object.__new__(Decode)
         at = torch.tensor(list(rows), device="cuda")
-        single.form, single.lanes, single.head = self.form, self.lanes, self.head
+        single.form, single.lanes, single.head = launched(self.whole, len(at)), self.lanes, self.head
         for name in ("lane", "lengths", "committed", "slots", "path", "positions", "projected"):
             setattr(single, name, getattr(self, name)[at].contiguous())
         single.query, single.out = torch.empty_like(self.query[at]), torch.full_like(self.query[at], float("nan"))
-        single.scratch = scratch_for(self.form, len(at), single.query)
+        planned = plan(single.form, single.lane, single.lengths, single.committed, single.path)
+        single.scratch = scratch_for(single.form, planned, single.query)
         for part in (single.scratch.most, single.scratch.total, single.scratch.mixed):
             part.fill_(float("nan"))
         single.place()
@@ -215,6 +212,24 @@ def check_decode(name: str) -> list[str]:
     return found
 
 
+def check_few(name: str) -> list[str]:
+    """Rows alone, in the tile of few rows, have the bits of a launch of 64, for numbers of many sizes."""
+    base, found = form_of(*SHAPES[name]), []
+    for spread in (0, 3, 12):
+        torch.manual_seed(spread)
+        lanes = Lanes(SHAPES[name], 6000, 1, 1)
+        for pool in (lanes.key_pages, lanes.value_pages):
+            pool.mul_(torch.exp2(torch.randint(-spread, spread + 1, pool.shape, device="cuda")).bfloat16())
+        run = Decode(replace(base, few=0), lanes, 64)
+        run.place()
+        run.attend()
+        run.whole = base
+        others = [row for row in range(64) if not torch.equal(run.picked([row])[0], run.out[row])]
+        print(f"{name}, numbers over {2 * spread + 1} powers of two: {len(others)} of 64 rows differ alone", flush=True)
+        found += [f"{name} few rows: {len(others)} of 64 rows differ at a spread of {spread}"] if others else []
+    return found
+
+
 def check_spans(name: str) -> list[str]:
     """A span of 1,500 rows behind 700, whole, cut and near float64."""
     heads, groups, width = SHAPES[name]
@@ -266,7 +281,7 @@ def check() -> list[str]:
             failed.append(f"{name}: {str(fault)[:200]}")
         print(f"{name}: {'failed' if failed and failed[-1].startswith(name + ':') else 'holds'}", flush=True)
     for name in SHAPES:
-        failed += check_decode(name) + check_spans(name)
+        failed += check_few(name) + check_decode(name) + check_spans(name)
     return failed
 
 

@@ -16,7 +16,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton.conv import delta_inputs, delta_span, mamba2_inputs, mamba2_span
 from tensorfold.kernels.triton.delta_scan import delta_parts, delta_walk
-from tensorfold.kernels.triton.gates import gated_norm
+from tensorfold.kernels.triton.gates import gated_norm, gated_norm_span
 from tensorfold.kernels.triton.mamba_scan import mamba2_scan
 from tensorfold.kernels.triton.recurrent import COMMIT, SAVE, delta_rows, mamba2_rows
 from tests.benchmarks.gpu_device import captured, seconds
@@ -25,10 +25,9 @@ from tests.kernels.triton import recurrent_checks, scan_checks
 Tensor = Any
 ROWS = (1, 4, 8, 16, 64)
 LAYERS, SPAN_LAYERS, SPAN, LANES = 20, 4, 2048, 9
-DELTA_FORMS = ((16, 1), (8, 1), (16, 2), (32, 1), (32, 4))
-MAMBA2_FORMS = ((8, 1), (4, 1), (16, 1), (16, 2))
-WALKS = ((32, 2, 4), (32, 1, 4), (64, 2, 4), (64, 2, 8), (16, 1, 4), (16, 2, 4))
-MAMBA2_WALKS = ((32, 2, 4), (32, 1, 4), (64, 2, 4), (64, 2, 8), (16, 2, 4))
+DELTA_FORMS, MAMBA2_FORMS = ((16, 1), (8, 1)), ((4, 1), (8, 1))
+# Values, stages and warps of a walk: fewer than 64 values, which would be a warpgroup's products.
+WALKS = ((32, 2, 4), (32, 1, 4), (32, 3, 4), (32, 2, 2), (16, 2, 4), (16, 2, 2))
 
 
 def half(*shape: int) -> Tensor:
@@ -250,6 +249,51 @@ def repeated(count: int, use: Callable[[], object]) -> Callable[[], None]:
     return runs
 
 
+def layer_table() -> dict[str, dict[str, float]]:
+    """A delta layer's and a Mamba-2 layer's launches behind one another, each started early, by rows."""
+    found: dict[str, dict[str, float]] = {}
+    for kind, parts in (("delta", (16, 8)), ("mamba2", (4, 8))):
+        steps = Steps(kind)
+        heads, channels = steps.shape[0], steps.channels
+        rate, norm = -torch.rand(heads, device="cuda"), torch.randn(4096, device="cuda")
+        weight, raw = torch.randn(4, channels, device="cuda"), half(2 * 131, channels)
+        for part, rows in itertools.product(parts, (1, 8)):
+            x, small = half(rows, channels + 6144), half(rows, 2 * heads)
+            taps = ints([[-2 - at if at >= 0 else 3 + at for at in range(row - 3, row)] for row in range(rows)])
+            at, lanes = ints([64 + row for row in range(rows)]), ints([0] * rows)
+            planned = steps.schedule([[(64 + i, i, SAVE if i == rows - 1 else 0) for i in range(rows)]])
+            out = steps.out(rows)
+            made = half(*out.flatten(1).shape)
+
+            def runs(
+                x: Any = x, small: Any = small, taps: Any = taps, at: Any = at, out: Any = out, made: Any = made,
+                planned: Any = planned, lanes: Any = lanes, form: Any = (part, 1), kind: str = kind,
+                steps: Any = steps, raw: Any = raw, weight: Any = weight, rate: Any = rate, norm: Any = norm,
+            ) -> None:  # fmt: skip
+                rings = raw, steps.mixed, steps.factors
+                for layer in range(LAYERS):
+                    if kind == "delta":
+                        delta_inputs(
+                            x[:, : steps.channels], small[:, 48:], small, taps, at, *rings, out, weight, None, rate,
+                            rate, 16, 128, 1e-6,
+                        )  # fmt: skip
+                    else:
+                        mamba2_inputs(
+                            x[:, : steps.channels], small, taps, at, *rings, out, weight, None, rate, rate, None
+                        )
+                    steps.run(steps.states[layer], planned, lanes, out, form)
+                    gate, rows_ = x[:, steps.channels :], out.flatten(1)
+                    if kind == "delta":
+                        gated_norm(rows_, gate, norm, made, 48, 1e-6, gate_first=False)
+                    else:
+                        gated_norm(rows_, gate, norm, made, 8, 1e-5, gate_first=True)
+
+            found.setdefault(f"{kind} layer, part {part}", {})[str(rows)] = timed(f"{kind} layer", LAYERS, runs)
+    for name, row in found.items():
+        show(name, row)
+    return found
+
+
 def small_table() -> dict[str, dict[str, float]]:
     """Convolutions with gates, and gated norms, by rows."""
     found: dict[str, dict[str, float]] = {}
@@ -293,32 +337,25 @@ def span_table() -> dict[str, float]:
     out = torch.empty(SPAN, 48, 128, device="cuda", dtype=torch.bfloat16)
     of("delta inputs, 2048 rows", span.inputs)
     for precision, warps in itertools.product(("tf32", "tf32x3"), (4, 8)):
-        use = partial(delta_parts, span.mixed, span.gates, 16, 128, precision=precision, warps=warps)
+        use: Callable[[], object] = partial(
+            delta_parts, span.mixed, span.gates, 16, 128, precision=precision, warps=warps
+        )
         of(f"delta parts, {precision}, {warps} warps", use)
     parts = delta_parts(span.mixed, span.gates, 16, 128)
     for part, stages, warps in WALKS:
         walk = partial(delta_walk, state, span.mixed, parts, out, 16, part=part, stages=stages, warps=warps)
         of(f"delta walk, {part} values, {stages} stages, {warps} warps", walk)
     gate, norm, rows = half(SPAN, 16480)[:, 10240:], torch.randn(128, device="cuda"), out.flatten(1)
-    of("delta norm", partial(gated_norm, rows, gate, norm, rows, 48, 1e-6, gate_first=False))
+    of("delta norm", partial(gated_norm_span, rows, gate, norm, rows, 48, 1e-6, gate_first=False))
     other, state = Span("mamba2"), torch.randn(64, 64, 128, device="cuda")
     skip, read = torch.randn(64, device="cuda"), torch.empty(SPAN, 64, 64, device="cuda")
     of("mamba2 inputs, 2048 rows", other.inputs)
-    for part, stages, warps in MAMBA2_WALKS:
-        scan = partial(
-            mamba2_scan,
-            state,
-            other.mixed,
-            other.steps,
-            other.rate,
-            skip,
-            read,
-            8,
-            part=part,
-            stages=stages,
-            warps=warps,
-        )
-        of(f"mamba2 walk, {part} rows, {stages} stages, {warps} warps", scan)
+    for part, stages, warps in WALKS:
+        scan = partial(mamba2_scan, state, other.mixed, other.steps, other.rate, skip, read, 8)
+        use = partial(scan, part=part, stages=stages, warps=warps)
+        of(f"mamba2 scan, {part} rows, {stages} stages, {warps} warps", use)
+    gate, norm, made = half(SPAN, 4096), torch.randn(4096, device="cuda"), half(SPAN, 4096)
+    of("mamba2 norm", partial(gated_norm_span, read.flatten(1), gate, norm, made, 8, 1e-5, gate_first=True))
     return found
 
 
@@ -326,6 +363,7 @@ def measure() -> dict[str, Any]:
     """Microseconds by kernel, form and rows."""
     found = {
         "steps": {**steps_table("delta", DELTA_FORMS), **steps_table("mamba2", MAMBA2_FORMS)},
+        "layers": layer_table(),
         "small": small_table(),
         "span": span_table(),
     }
