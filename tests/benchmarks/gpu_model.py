@@ -98,11 +98,18 @@ Steps = Sequence[tuple[str, Callable[[], object]]]
 
 
 def measure(
-    model: TargetModel, name: str, timed: Timed, say: Say, sizes: Sizes = FULL, until: float | None = None
+    model: TargetModel,
+    name: str,
+    timed: Timed,
+    say: Say,
+    sizes: Sizes = FULL,
+    *,
+    until: float | None = None,
+    profile: Callable[[], dict[str, Any]] | None = None,
 ) -> Measures:
     """Everything of one loaded model; a step that fails is named and costs its own figures alone.
 
-    No step is begun behind `until` of the monotonic clock.
+    No step is begun behind `until` of the monotonic clock. `profile` tells where the time of a round goes.
     """
     made = Measures()
     serial: dict[str, Reply] = {}
@@ -113,6 +120,7 @@ def measure(
         ("prompts", lambda: prompts(model, made, say, sizes)),
         ("drafted", lambda: drafted(model, serial, made, say) if model.limits.head is not None else None),
         ("a file written again", lambda: followed(model, made, say, sizes)),
+        ("profile", lambda: None if profile is None else made.parts.update(profile=profile())),
     )
     stepwise(steps, made, say, until)
     return made

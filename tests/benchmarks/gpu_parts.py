@@ -144,14 +144,15 @@ def _called(call: Callable[..., Any], folder: Path) -> Any:
 
 def model(name: str, folder: Path) -> Found:
     """One model of true geometry, one stream."""
-    from tests.benchmarks import gpu_model
+    from tests.benchmarks import gpu_model, gpu_profile
     from tests.benchmarks.gpu_planting import Wanted, timed, true
 
     until = time.monotonic() + _MODEL_S
     wanted = Wanted(context=max(gpu_model.PROMPTS) + 1024)
     with true(name, wanted, folder, say) as loaded:
         say(f"-- loaded: {_MODEL_S + time.monotonic() - until:.1f} s")
-        made = gpu_model.measure(loaded, name, timed, say, until=until)
+        profile = partial(gpu_profile.profile, loaded, say)
+        made = gpu_model.measure(loaded, name, timed, say, until=until, profile=profile)
         return _measured(made, loaded, gpu_model.BOUNDS[name])
 
 

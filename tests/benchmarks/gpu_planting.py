@@ -76,6 +76,11 @@ def loaded(stored: Stored, name: str, wanted: Wanted, folder: Path, say: Say) ->
         torch.cuda.empty_cache()
 
 
+def unhurried(model: CudaModel) -> CudaModel:
+    """The same model without rounds queued ahead; one of the two may have lanes at a time."""
+    return CudaModel(model.parts, model.identity, model.limits, model.costs, looks_ahead=False)
+
+
 def headless(model: CudaModel) -> CudaModel:
     """The same weights and pools without the draft head."""
     return _twin(model, model.parts.decoder, graphs=model.parts.graphs)

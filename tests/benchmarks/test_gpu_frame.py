@@ -16,6 +16,7 @@ from tests.benchmarks.gpu_engine import ask, prompt_ids, rate_between, request, 
 from tests.benchmarks.gpu_figures import Bound, judged
 from tests.benchmarks.gpu_following import Following, rewritten
 from tests.benchmarks.gpu_model import Measures, Sizes
+from tests.benchmarks.gpu_profile import per_round
 from tests.fakes.hash_head import HashHead
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
@@ -55,8 +56,12 @@ def test_the_rate_of_several_streams_is_that_of_the_time_they_share() -> None:
 
 
 def test_every_part_of_a_models_measures_runs_and_finds_no_difference() -> None:
-    made = gpu_model.measure(hash_model(), "nemotron", clocked, silent, SMALL)
+    kernels = per_round([("one", 3.0), ("two", 8.0), ("one", 1.0)], 2)
+    assert list(kernels.items()) == [("two", {"launches": 0.5, "us": 4.0}), ("one", {"launches": 1.0, "us": 2.0})]
+    told = {"by rows": {"1": kernels}, "record": "off"}
+    made = gpu_model.measure(hash_model(), "nemotron", clocked, silent, SMALL, profile=lambda: told)
     assert made.failed == {}
+    assert made.parts["profile"] is told
     assert made.differences == 0
     assert made.compared > 24 * 8
     assert {"serial", "rounds", "copied", "drafted", "prompts"} <= set(made.parts)
@@ -84,7 +89,7 @@ def test_a_step_that_fails_is_named_and_costs_its_own_figures_alone() -> None:
 def test_no_step_is_begun_where_no_time_is_left_and_each_is_named() -> None:
     made = gpu_model.measure(hash_model(), "nemotron", clocked, silent, SMALL, until=time.monotonic() - 1)
     assert set(made.failed.values()) == {"no time was left for it"}
-    assert len(made.failed) == 6
+    assert len(made.failed) == 7
     assert made.values == {}
 
 
