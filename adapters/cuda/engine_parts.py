@@ -13,6 +13,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
+from tensorfold.adapters.cuda.acceptance import WindowPaths
 from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.control import ControlBlock, Table
 from tensorfold.adapters.cuda.decoder import Decoder, Taps
@@ -26,12 +27,14 @@ from tensorfold.application.ports.target_model import LaneImage, ModelIdentity
 from tensorfold.domain.memory.cuda_holding import Room
 
 MakeSampler = Callable[[int, int, Any], Sampler]
+MakePaths = Callable[[int, int, int, Any], WindowPaths]
 
 
 class EngineParts:
     """One decoder over its pools; `head` is its draft head or None.
 
-    `sampler` makes the draws of a pass, of its rows, the vocabulary and the device; `recorder` the graphs, if any.
+    `sampler` makes the draws of a pass, of its rows, the vocabulary and the device; `recorder` the graphs, if any;
+    `paths` what finds kept rows on the device.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class EngineParts:
         graphs: bool,
         sampler: MakeSampler = Sampler,
         recorder: Recorder | None = None,
+        paths: MakePaths = WindowPaths,
     ) -> None:
         self.room: Room = assembly.room
         self.assembly, self.decoder, self.head = assembly, decoder, head
@@ -52,7 +56,7 @@ class EngineParts:
         self._device = assembly.device
         self.table = Table(self.room, self._device, self.book.nobody.pages)
         self._passes: dict[int, Pass] = {}
-        self._make_sampler = sampler
+        self._make_sampler, self._make_paths = sampler, paths
         self._recorder = (recorder or CardGraphs()) if graphs else None
         self._replay = ControlBlock(self.room, 1, self.table.device, self._device)
 
@@ -65,6 +69,10 @@ class EngineParts:
             sampler = self._make_sampler(rows, self.decoder.plan.head.vocabulary, self._device)
             self._passes[rows] = Pass(self.decoder, sampler, control, self.taps, self._recorder)
         return self._passes[rows]
+
+    def paths(self) -> WindowPaths:
+        """What finds the kept rows of any launch."""
+        return self._make_paths(self.room.lanes, self.room.width, self.room.rows, self._device)
 
     @property
     def on_card(self) -> bool:

@@ -16,7 +16,9 @@ import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
+from tensorfold.adapters.cuda.drafts_ahead import DraftsAhead
 from tensorfold.adapters.cuda.engine_parts import EngineParts
+from tensorfold.adapters.cuda.heads.head import KeptRows
 from tensorfold.adapters.cuda.lane_book import LaneEntry, NoRoomError
 from tensorfold.adapters.cuda.lookahead import Ahead, Habits
 from tensorfold.adapters.cuda.memory import allocating
@@ -69,6 +71,7 @@ class CudaModel:
         self._prefills: set[int] = set()
         self._habits = Habits()
         self._ahead: Ahead | None = None
+        self.drafts_ahead = DraftsAhead(parts.head, parts.paths())
 
     @property
     def identity(self) -> ModelIdentity:
@@ -103,6 +106,7 @@ class CudaModel:
         self.parts.book.close(self._lanes.pop(lane))
         self._heads.pop(lane, None)
         self._busy.pop(lane, None)
+        self.drafts_ahead.close(lane)
 
     @allocating
     def fork(self, lane: Lane) -> Lane:
@@ -201,6 +205,7 @@ class CudaModel:
         head = self._heads.get(lane)
         if head is None:
             return
+        self.drafts_ahead.forget(lane)
         try:
             head.absorb(tokens, taps)
         except Exception:
@@ -232,12 +237,12 @@ class CudaModel:
         ticket = Ticket(next(self._numbers), batch.rows)
         self._launches[ticket.id] = launched
         self._busy.update((asked.lane, ticket.id) for asked in batch.windows)
-        if self._habits.note(batch) and alone and self._looks_ahead:
-            try:
-                self._look_ahead(launched, batch.rows)
-            except Exception:
-                # What only hides time may not end a round; a fault of the device shows when its draws are collected.
-                self._ahead = None
+        goes_on, expected = self._habits.note(batch), self.drafts_ahead.launched(launched.windows)
+        if alone and self._looks_ahead:
+            # What only hides time may not end a round; a fault of the device shows when its draws are collected.
+            with suppress(Exception):
+                if not self.drafts_ahead.queue(launched, expected, self._heads) and goes_on:
+                    self._look_ahead(launched, batch.rows)
         return ticket
 
     def _is_alone(self) -> bool:
@@ -330,18 +335,23 @@ class CudaModel:
             moves += [(entry.slot, source, target) for source, target in moved]
         if moves:
             self.parts.move(moves)
-        drafting = [each for each in zip(launch.windows, paths, strict=True) if each[0].lane in self._heads and each[1]]
-        self._take(drafting, launch.taps)
+        self._take(launch, [pair for pair in zip(launch.windows, paths, strict=True) if pair[0].lane in self._heads])
 
-    def _take(self, kept: Sequence[tuple[LaunchedWindow, Path]], taps: Mapping[int, Any]) -> None:
-        """Give the head the rows that its lanes keep; those which it cannot take in cost its drafts on these lanes."""
-        if not kept:
+    def _take(self, launch: Launched, kept: Sequence[tuple[LaunchedWindow, Path]]) -> None:
+        """Give the head the rows that its lanes keep; what it cannot take in costs its drafts on these lanes."""
+        given: list[KeptRows] = []
+        lanes: list[Lane] = []
+        for window, path in kept:
+            if not self.drafts_ahead.takes(launch, window, path) and path:
+                given.append(window.kept_rows(path, self._heads[window.lane]))
+                lanes.append(window.lane)
+        if not given:
             return
         try:
-            self.parts.head.take([window.kept_rows(path, self._heads[window.lane]) for window, path in kept], taps)
+            self.parts.head.take(given, launch.taps)
         except Exception:
-            for window, _ in kept:
-                del self._heads[window.lane]
+            for lane in lanes:
+                del self._heads[lane]
 
     def discard(self, ticket: Ticket) -> None:
         """Forget a launch as if it had not been made. Raises ValueError for one that was kept or discarded."""
@@ -363,9 +373,16 @@ class CudaModel:
             check_ids(spec.pending, spec.pending, self._limits.vocabulary)
             if not 0 < spec.depth <= head.limits.most:
                 raise ValueError(f"{spec.depth} drafts asked of a head that makes 1 to {head.limits.most}")
-        asked = [(self._heads[spec.lane], spec) for spec in specs if spec.lane in self._heads]
-        offers = iter(head.propose(asked))
-        return [next(offers) if spec.lane in self._heads else None for spec in specs]
+        answers: list[Chain | Lattice | None] = []
+        for spec in specs:
+            self.drafts_ahead.asked(spec)
+            answers.append(self.drafts_ahead.drafts(spec) if spec.lane in self._heads else None)
+        rest = [at for at, spec in enumerate(specs) if answers[at] is None and spec.lane in self._heads]
+        if rest:
+            offers = head.propose([(self._heads[specs[at].lane], specs[at]) for at in rest])
+            for at, offer in zip(rest, offers, strict=True):
+                answers[at] = offer
+        return answers
 
     # -- images --------------------------------------------------------------------------------------------------
 

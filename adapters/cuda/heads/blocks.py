@@ -1,4 +1,7 @@
-"""Small int32 blocks of a head's launches: fields at addresses of their own, filled by one copy from pinned memory."""
+"""Small int32 blocks of a head's launches: fields at addresses of their own, filled by one copy from pinned memory.
+
+And the way back: what a launch tells, on its way to the host.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,26 @@ class IntBlock:
         self._whole.copy_(self._hosts[self._turn], non_blocking=True)
         if self._copied[self._turn] is not None:
             self._copied[self._turn].record()
+
+
+class Reading:
+    """What a tensor holds once everything queued so far is over; later work may write it again."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._copied: Any = None
+        if tensor.is_cuda:
+            self._host: Tensor = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            self._host.copy_(tensor, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+        else:
+            self._host = tensor.clone()
+
+    def get(self) -> Tensor:
+        """It, on the host; waits for it."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return self._host
 
 
 def rows_of(fields: Mapping[str, Tensor], table: Tensor) -> Rows:

@@ -16,11 +16,11 @@ from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.blocks.norm import NormBlock
 from tensorfold.adapters.cuda.decoder import Decoder
 from tensorfold.adapters.cuda.heads.block_layer import BlockLayer, BlockRows
-from tensorfold.adapters.cuda.heads.blocks import IntBlock
+from tensorfold.adapters.cuda.heads.blocks import IntBlock, Reading
 from tensorfold.adapters.cuda.heads.context_rings import ContextRings
 from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
 from tensorfold.adapters.cuda.heads.graphs import Graphs, padded
-from tensorfold.adapters.cuda.heads.head import KeptRows, Taps
+from tensorfold.adapters.cuda.heads.head import Behind, Found, KeptRows, QueuedDrafts, Taps
 from tensorfold.adapters.cuda.heads.selector import Selector
 from tensorfold.adapters.cuda.lane_book import LaneEntry
 from tensorfold.adapters.cuda.rows import Tensor
@@ -29,6 +29,7 @@ from tensorfold.domain.families.ops import Attention
 from tensorfold.domain.families.plans import DFlashDrafter
 from tensorfold.domain.families.state import StateEntry
 from tensorfold.domain.memory.cuda_holding import Room
+from tensorfold.kernels.triton.draft_ahead import BLOCK_FACTS, keep_tokens, start_blocks
 from tensorfold.kernels.triton.draft_block import place_context
 from tensorfold.kernels.triton.draft_rows import take_rows
 
@@ -89,6 +90,7 @@ class BlockDrafts:
         self._graphs = Graphs(device, wanted=graphs)
         self._tapped = torch.zeros((MOST_ROWS, len(plan.taps) * plan.width), dtype=assembly.dtype, device=device)
         self._targets = torch.arange(MOST_ROWS, dtype=torch.int32, device=device)
+        self._facts = IntBlock({"facts": (assembly.room.lanes, BLOCK_FACTS)}, device)
         self._kept: dict[int, IntBlock] = {}
         self._blocks: dict[tuple[int, int], BlockPass] = {}
         self.limits = HeadLimits("lattice", MOST_DRAFTS, MOST_DRAFTS, title=name)
@@ -179,10 +181,35 @@ class BlockDrafts:
         for length in sorted({length_for(spec.depth) for _, _, spec in ready}):
             together = [each for each in ready if length_for(each[2].depth) == length]
             run = self.block_pass(len(together), length)
-            told = run.run([(lane, spec.pending) for _, lane, spec in together])
-            for (at, _, spec), lines in zip(together, told, strict=False):
+            run.fill([(lane, spec.pending) for _, lane, spec in together])
+            for (at, _, spec), lines in zip(together, run.told().get().numpy(), strict=False):
                 answers[at] = self._selector.lattice(lines, spec.depth)
         return answers
+
+    def queue(self, behind: Sequence[Behind], found: Found) -> list[QueuedDrafts | None]:
+        """Queue the keys of a launch's rows that stand, and blocks behind them: those of the longest length asked."""
+        made: list[QueuedDrafts | None] = [None] * len(behind)
+        length = max(length_for(each.spec.depth) for each in behind)
+        ready = [(at, each) for at, each in enumerate(behind) if length_for(each.spec.depth) == length]
+        rows = sum(each.rows for _, each in ready)
+        if rows > MOST_ROWS:
+            return made
+        lanes = [(each.line, each.start, each.lane.ring, each.lane.length) for _, each in ready]
+        self._facts.host()["facts"][: len(lanes)] = lanes
+        self._facts.send()
+        facts, block = self._facts.device["facts"], self.kept_block(padded(rows)).device
+        streams = [found.taps[tap.layer] for tap in self._plan.taps]
+        keep_tokens(
+            found.kept, facts, len(lanes), streams, self._tapped, block["positions"], block["lanes"], self.rings.nobody
+        )
+        self.enter_tapped(padded(rows))
+        run = self.block_pass(len(ready), length)
+        run.fill([(each.lane, 0) for _, each in ready])
+        run.follow(found.kept, facts, len(lanes))
+        told = run.told()
+        for column, (at, each) in enumerate(ready):
+            made[at] = QueuedBlock(self._selector, each.lane, length, told, column)
+        return made
 
     def block_pass(self, blocks: int, length: int) -> BlockPass:
         """The pass that takes so many blocks."""
@@ -191,8 +218,8 @@ class BlockDrafts:
             self._blocks[key] = BlockPass(self, *key)
         return self._blocks[key]
 
-    def queue(self, at: BlockRows, ids: Tensor, pending: Tensor, told: Tensor) -> None:
-        """Queue one pass of blocks."""
+    def draft(self, at: BlockRows, ids: Tensor, pending: Tensor, told: Tensor) -> None:
+        """One pass of blocks."""
         stream, made = self._decoder.embedding.decode(ids), None
         for layer in self.layers:
             stream, made = layer(stream, made, at, self.rings.rings)
@@ -235,8 +262,8 @@ class BlockPass:
         self._rows = BlockRows(length, fields["positions"], fields["lanes"], fields["starts"])
         self._told = torch.zeros(head.block_pass_shape(blocks, length), dtype=torch.float32, device=head.device)
 
-    def run(self, asked: Sequence[tuple[BlockLane, int]]) -> Any:
-        """What the selector tells of each block, on the host: float32 [B, L - 1, numbers]."""
+    def fill(self, asked: Sequence[tuple[BlockLane, int]]) -> None:
+        """Blocks behind all that lanes hold, each with its pending token."""
         blocks, length = self._shape
         fields = self._block.host()
         ids, positions = fields["ids"].reshape(blocks, length), fields["positions"].reshape(blocks, length)
@@ -248,12 +275,19 @@ class BlockPass:
             fields["lanes"][at], fields["starts"][at] = lane.ring, lane.length
         positions[:] = fields["starts"][:, None] + np.arange(length, dtype=np.int32)
         self._block.send()
-        fields_there = self._block.device
+
+    def follow(self, kept: Tensor, facts: Tensor, lanes: int) -> None:
+        """Move blocks that were filled behind the rows of a launch that stand."""
+        at = self._block.device
+        start_blocks(kept, facts, lanes, at["ids"], at["positions"], at["starts"], at["pending"])
+
+    def told(self) -> Reading:
+        """Queue the pass; what the selector tells of each block, float32 [B, L - 1, numbers]."""
+        at = self._block.device
         self._head.graphs.run(
-            ("block", blocks, length),
-            lambda: self._head.queue(self._rows, fields_there["ids"], fields_there["pending"], self._told),
+            ("block", *self._shape), lambda: self._head.draft(self._rows, at["ids"], at["pending"], self._told)
         )
-        return self._told.cpu().numpy()
+        return Reading(self._told)
 
 
 class BlockLane:
@@ -296,6 +330,24 @@ class BlockLane:
         """Become the state behind `length` tokens. Raises ValueError on a wrong size."""
         self._head.rings.load(self.ring, parts, length)
         self.length = length
+
+
+class QueuedBlock:
+    """A block of one lane behind a launch, in line `column` of what is told."""
+
+    def __init__(self, selector: Selector, lane: BlockLane, length: int, told: Reading, column: int) -> None:
+        self._selector, self._lane, self._length = selector, lane, length
+        self._told, self._column = told, column
+
+    def take(self, tokens: tuple[int, ...]) -> None:
+        """The lane keeps what was found."""
+        self._lane.longer(len(tokens))
+
+    def drafts(self, spec: ProposeSpec) -> Lattice | None:
+        """The block's lattice, if it is as long as one that is asked for."""
+        if length_for(spec.depth) != self._length:
+            return None
+        return self._selector.lattice(self._told.get()[self._column].numpy(), spec.depth)
 
 
 def _entry(path: str, kind: Any, dtype: str, shape: tuple[int, int], window: int) -> StateEntry:

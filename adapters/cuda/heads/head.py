@@ -27,6 +27,46 @@ class KeptRows:
     rows: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A lane's window behind whose draws its next drafts are queued before the host has read them.
+
+    `line` is its place among the launch's windows, `start` the first of its `rows` in the launch; `spec` is what will
+    be asked for, but for its pending token, which nobody knows yet.
+    """
+
+    lane: Any
+    line: int
+    start: int
+    rows: int
+    spec: ProposeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a launch will have left on the device, for work that is queued behind it.
+
+    `kept` int32 [windows, 2 + W]: of each window how many rows stand, its next pending token, those rows; `tokens`
+    int32 [R], those of the launch's rows; `taps`, the residual of all of them.
+    """
+
+    kept: Tensor
+    tokens: Tensor
+    taps: Taps
+
+
+class QueuedDrafts(Protocol):
+    """Drafts of one lane that are under way, and the rows that they follow from."""
+
+    def take(self, tokens: tuple[int, ...]) -> None:
+        """The lane keeps the rows that the device found: the head has them already. Never raises."""
+        ...
+
+    def drafts(self, spec: ProposeSpec) -> Chain | Lattice | None:
+        """Behind `take`: the answer to `spec`, whose pending token is the one that was found; None: not of this."""
+        ...
+
+
 class HeadLane(Protocol):
     """A head's state in one lane, or beside a kept state."""
 
@@ -75,6 +115,13 @@ class DraftHead(Protocol):
 
     def take(self, kept: Sequence[KeptRows], taps: Taps) -> None:
         """Take in rows of one launch that lanes keep; `taps` hold the residual of all its rows."""
+        ...
+
+    def queue(self, behind: Sequence[Behind], found: Found) -> list[QueuedDrafts | None]:
+        """Queue drafts for lanes of one launch; None where that cannot be.
+
+        What the host knows of a lane stays as it is until `take`: without that call nothing was absorbed.
+        """
         ...
 
     def move(self, moves: Tensor) -> None:

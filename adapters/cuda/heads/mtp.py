@@ -17,9 +17,9 @@ from tensorfold.adapters.cuda.decoder import Decoder
 from tensorfold.adapters.cuda.heads.blocks import IntBlock
 from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
 from tensorfold.adapters.cuda.heads.graphs import Graphs, padded
-from tensorfold.adapters.cuda.heads.head import KeptRows, Taps, copied_pages
+from tensorfold.adapters.cuda.heads.head import Behind, Found, KeptRows, QueuedDrafts, Taps, copied_pages
 from tensorfold.adapters.cuda.heads.mtp_layers import MtpLayers
-from tensorfold.adapters.cuda.heads.mtp_passes import Chains, Entries, FirstRows, Sizes
+from tensorfold.adapters.cuda.heads.mtp_passes import Chains, Entries, FirstRows, Following, Sizes, Told
 from tensorfold.adapters.cuda.lane_book import LaneEntry
 from tensorfold.adapters.cuda.rows import CONV_PAST, Chunk, Tensor
 from tensorfold.adapters.cuda.sampler import RowDraw
@@ -115,18 +115,42 @@ class MtpDrafts:
                 lane.enter()
         chains = self._chains_of(padded(len(ready)))
         chains.start([lane.entries(spec) for _, lane, spec in ready])
-        depth = max(spec.depth for _, _, spec in ready)
+        told = self._drafted(chains, [spec for _, _, spec in ready])
+        for column, (at, lane, spec) in enumerate(ready):
+            lane.entered()
+            answers[at] = self.chain(told, column, spec)
+        return answers
+
+    def queue(self, behind: Sequence[Behind], found: Found) -> list[QueuedDrafts | None]:
+        """Queue chains for lanes of one launch that wait with one row; the others' cannot be."""
+        made: list[QueuedDrafts | None] = [None] * len(behind)
+        ready = [(at, each, each.lane.following(each)) for at, each in enumerate(behind) if each.lane.follows]
+        rows = sum(1 + each.rows for _, each, _ in ready)
+        if not ready or rows > MOST_ROWS:
+            return made
+        chains = self._chains_of(padded(len(ready)))
+        chains.follow([lane for _, _, lane in ready], rows, found, found.taps[self.tap])
+        told = self._drafted(chains, [each.spec for _, each, _ in ready])
+        for column, (at, each, lane) in enumerate(ready):
+            made[at] = QueuedChain(self, each, lane.room, told, column)
+        return made
+
+    def _drafted(self, chains: Chains, specs: Sequence[ProposeSpec]) -> Told:
+        """Go on to the deepest of what is asked."""
+        depth = max(spec.depth for spec in specs)
         for _ in range(depth - 1):
             chains.step()
-        for _, lane, _ in ready:
-            lane.entered()
-        told = chains.told[:, :depth].cpu()
-        tokens, shares = told[0].tolist(), told[1].view(torch.float32).tolist()
-        for column, (at, _, spec) in enumerate(ready):
-            sure = [min(max(shares[step][column], 0.0), 1.0) for step in range(spec.depth)]
-            count = confident(sure, spec.min_confidence, whole_run=self.limits.whole_run)
-            answers[at] = Chain(tuple(tokens[step][column] for step in range(count)), tuple(sure[:count]))
-        return answers
+        return Told(chains, depth)
+
+    def chain(self, told: Told, column: int, spec: ProposeSpec) -> Chain | None:
+        """One lane's drafts as they were asked for; None where they cannot be had of this."""
+        numbers = told.read(spec.depth)
+        if numbers is None:
+            return None
+        tokens, shares = numbers
+        sure = [min(max(shares[step][column], 0.0), 1.0) for step in range(spec.depth)]
+        count = confident(sure, spec.min_confidence, whole_run=self.limits.whole_run)
+        return Chain(tuple(tokens[step][column] for step in range(count)), tuple(sure[:count]))
 
     def _chains_of(self, lanes: int) -> Chains:
         if lanes not in self._chains:
@@ -200,6 +224,22 @@ class MtpLane:
         self._tokens += tokens if self._rows else tokens[1:]
         self._rows += rows
         return rows
+
+    @property
+    def follows(self) -> bool:
+        """Whether drafts can be queued behind a launch of it: one row waits, whose token will be the launch's first."""
+        return len(self._rows) == 1 and self._entry.slot >= 0
+
+    def following(self, behind: Behind) -> Following:
+        """What it will enter behind a launch."""
+        draw = RowDraw(self.count + 2, behind.spec.sampling)
+        room = self._next_rows(behind.rows)
+        return Following(self._entry.slot, self.count, self._rows[0], room, behind.line, behind.start, draw)
+
+    def wait_in(self, room: range, tokens: tuple[int, ...]) -> None:
+        """Further kept tokens, whose rows lie in `room` already."""
+        self._tokens += tokens
+        self._rows += room[: len(tokens)]
 
     def _next_rows(self, count: int) -> range:
         """Rows of the pool behind those that wait, or the lane's first ones."""
@@ -281,3 +321,24 @@ class MtpLane:
         if length:
             row = torch.from_numpy(np.frombuffer(parts[-1], np.uint8).copy()).view(pool.dtype)
             self._wait_with(torch.nan_to_num(row).to(pool.device))
+
+
+class QueuedChain:
+    """A chain of one lane behind a launch, in column `column` of what is told."""
+
+    def __init__(self, head: MtpDrafts, behind: Behind, room: range, told: Told, column: int) -> None:
+        self._head, self._lane, self._asked = head, behind.lane, behind.spec
+        self._room, self._told, self._column = room, told, column
+
+    def take(self, tokens: tuple[int, ...]) -> None:
+        """The lane keeps what was found."""
+        self._lane.wait_in(self._room, tokens)
+
+    def drafts(self, spec: ProposeSpec) -> Chain | None:
+        """The chain, with more steps if more are asked for."""
+        if spec.sampling != self._asked.sampling:
+            return None
+        made = self._head.chain(self._told, self._column, spec)
+        if made is not None:
+            self._lane.entered()
+        return made

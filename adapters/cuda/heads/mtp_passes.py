@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.adapters.cuda.heads.blocks import IntBlock, row_shapes, rows_of
+from tensorfold.adapters.cuda.heads.blocks import IntBlock, Reading, row_shapes, rows_of
 from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
 from tensorfold.adapters.cuda.heads.graphs import Graphs, padded
+from tensorfold.adapters.cuda.heads.head import Found
 from tensorfold.adapters.cuda.heads.mtp_layers import MtpLayers
 from tensorfold.adapters.cuda.rows import Tensor
 from tensorfold.adapters.cuda.sampler import DrawRules, RowDraw, make_scratch
+from tensorfold.kernels.triton.draft_ahead import CHAIN_FACTS, EntryRows, NextRows, Nobody, enter_chains
 from tensorfold.kernels.triton.draft_rows import ChainRows, advance
 from tensorfold.kernels.triton.sampler import draw_rows
 
@@ -33,6 +35,31 @@ class Entries:
     tokens: Sequence[int]
     sources: Sequence[int]
     draw: RowDraw | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A lane that enters the rows of a launch that stand, behind the one row `waits` of the pool, and drafts.
+
+    `first` is where that row's entry stands, `draw` the first draft's if no row stood; the launch's rows go into `room`
+    of the pool. `line` and `start` are those of its window among the launch's windows and rows.
+    """
+
+    slot: int
+    first: int
+    waits: int
+    room: range
+    line: int
+    start: int
+    draw: RowDraw
+
+    def entries(self) -> Entries:
+        """What it would enter if no row stood."""
+        return Entries(self.slot, self.first, (0,), (self.waits,), self.draw)
+
+    def facts(self) -> tuple[int, ...]:
+        """As `enter_chains` reads them."""
+        return self.line, self.start, self.slot, self.first, self.waits, self.room.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +105,40 @@ class Chains:
             self._rules.rules.positions,
         )  # fmt: skip
         self._every = torch.arange(lanes, dtype=torch.int32, device=device)
+        self._facts = IntBlock({"facts": (lanes, CHAIN_FACTS)}, device)
+        self._next = NextRows(
+            at["positions"], at["lengths"], at["committed"], at["slots"], at["path"], self._rules.rules.positions
+        )
+        self.turn = 0
+        """Changes whenever the chains begin anew."""
 
     def start(self, lanes: Sequence[Entries]) -> None:
         """Enter the lanes' rows and draft once behind each."""
         rows = padded(sum(len(lane.tokens) for lane in lanes))
+        self._first_rows(rows).send(lanes)
+        self._send(lanes)
+        self._begin(rows)
+
+    def follow(self, lanes: Sequence[Following], rows: int, found: Found, stream: Tensor) -> None:
+        """Enter those of a launch's rows `stream` that stand, at most `rows` with one more a lane; draft once."""
+        first = self._first_rows(padded(rows))
+        self._send([lane.entries() for lane in lanes])
+        self._facts.host()["facts"][: len(lanes)] = [lane.facts() for lane in lanes]
+        self._facts.send()
+        nobody = Nobody(self._sizes.nobody, self._sizes.nobody_row, self._sizes.shift)
+        facts = self._facts.device["facts"]
+        enter_chains(found.kept, found.tokens, facts, len(lanes), stream, self._pool, first.entries, self._next, nobody)
+        self._begin(padded(rows))
+
+    def _first_rows(self, rows: int) -> FirstRows:
         if rows not in self._firsts:
             self._firsts[rows] = FirstRows(self._sizes, rows, self.lanes, self._table)
+        return self._firsts[rows]
+
+    def _begin(self, rows: int) -> None:
+        """The pass over rows that were filled in."""
         first = self._firsts[rows]
+        self.turn += 1
 
         def queue() -> None:
             hidden = self._layers.tapped(self._pool.index_select(0, first.sources))
@@ -92,8 +146,6 @@ class Chains:
             assert made is not None
             self._draw(made)
 
-        first.send(lanes)
-        self._send(lanes)
         self._graphs.run(("first", rows, self.lanes), queue)
 
     def step(self) -> None:
@@ -138,7 +190,12 @@ class FirstRows:
         shapes = {**row_shapes(rows, sizes.width), "sources": (rows,), "lasts": (lanes,)}
         self._block = IntBlock(shapes, table.device)
         self.rows = rows_of(self._block.device, table)
-        self.sources, self.lasts = self._block.device["sources"], self._block.device["lasts"]
+        at = self._block.device
+        self.sources, self.lasts = at["sources"], at["lasts"]
+        self.entries = EntryRows(
+            at["ids"], at["sources"], at["lanes"], at["slots"], at["positions"], at["lengths"], at["committed"],
+            at["path"], at["lasts"],
+        )  # fmt: skip
 
     def send(self, lanes: Sequence[Entries]) -> None:
         """Fill and copy them."""
@@ -164,3 +221,22 @@ class FirstRows:
         fields["lanes"][rest], fields["lengths"][rest] = sizes.nobody, 1
         fields["sources"][rest] = sizes.nobody_row
         self._block.send()
+
+
+class Told:
+    """What chains tell of `depth` steps, on its way to the host."""
+
+    def __init__(self, chains: Chains, depth: int) -> None:
+        self._chains, self._depth, self._turn = chains, depth, chains.turn
+        self._reading = Reading(chains.told)
+
+    def read(self, depth: int) -> tuple[list[list[int]], list[list[float]]] | None:
+        """Tokens and shares [depth][lanes]; more steps are made where they can be, else None."""
+        if depth > self._depth:
+            if self._chains.turn != self._turn:
+                return None
+            for _ in range(depth - self._depth):
+                self._chains.step()
+            self._depth, self._reading = depth, Reading(self._chains.told)
+        told = self._reading.get()[:, :depth]
+        return told[0].tolist(), told[1].contiguous().view(torch.float32).tolist()

@@ -1,13 +1,18 @@
-"""A draft head that hashes what it absorbed, in a pool by lane slot and kept state, and drafts from nothing else."""
+"""A draft head that hashes what it absorbed, in a pool by lane slot and kept state, and drafts from nothing else.
+
+What it is queued to absorb goes into a second pool, which a lane reads from once it takes that: as rows of a real head
+lie in its memory before the host knows whether they stand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tensorfold.adapters.cuda.heads.head import KeptRows
+from tensorfold.adapters.cuda.heads.head import Behind, Found, KeptRows
 from tensorfold.adapters.cuda.lane_book import LaneEntry
 from tensorfold.adapters.cuda.rows import Tensor
 from tensorfold.application.ports.target_model import Chain, HeadLimits, ProposeSpec
@@ -28,7 +33,7 @@ class ListedHead:
 
     def __init__(self, room: Room) -> None:
         self.room = room
-        self.states = hashes(noise(room.lanes + room.kept + 1))
+        self.states = hashes(noise(2, room.lanes + room.kept + 1))
         self.reach: Callable[[str], None] = lambda name: None
 
     def open(self, entry: LaneEntry) -> ListedHeadLane:
@@ -37,6 +42,19 @@ class ListedHead:
         lane = ListedHeadLane(self, entry)
         self.states[lane.at] = 0
         return lane
+
+    def queue(self, behind: Sequence[Behind], found: Found) -> list[ListedQueued | None]:
+        """Absorb what was found, where no lane reads yet."""
+        self.reach("queue")
+        made: list[ListedQueued | None] = []
+        for each in behind:
+            count, pending, *path = found.kept[each.line].tolist()
+            rows = [each.start + row for row in path[:count]]
+            tokens = found.tokens[rows].tolist()
+            state = absorbed(int(self.states[each.lane.at]), tokens, hashes(found.taps[TAP][rows]).tolist())
+            self.states[each.lane.other] = state
+            made.append(ListedQueued(each.lane, drafted(state, replace(each.spec, pending=pending)), each.spec))
+        return made
 
     def move(self, moves: Tensor) -> None:
         """Nothing."""
@@ -52,12 +70,36 @@ class ListedHead:
         return [drafted(int(self.states[lane.at]), spec) for lane, spec in asked]
 
 
+@dataclass(frozen=True, slots=True)
+class ListedQueued:
+    """Drafts of one lane."""
+
+    lane: ListedHeadLane
+    chain: Chain
+    spec: ProposeSpec
+
+    def take(self, tokens: tuple[int, ...]) -> None:
+        """Read from the second pool now."""
+        self.lane.turn()
+
+    def drafts(self, spec: ProposeSpec) -> Chain | None:
+        """Those that were queued, if as many or fewer are asked for."""
+        if spec.sampling != self.spec.sampling or spec.depth > self.spec.depth:
+            return None
+        return Chain(self.chain.tokens[: spec.depth], self.chain.confidence[: spec.depth])
+
+
 class ListedHeadLane:
     """One lane's state."""
 
     def __init__(self, head: ListedHead, entry: LaneEntry) -> None:
         self._head, room = head, head.room
-        self.at = entry.slot if entry.slot >= 0 else room.lanes + entry.committed - STATES * room.lanes
+        place = entry.slot if entry.slot >= 0 else room.lanes + entry.committed - STATES * room.lanes
+        self.at, self.other = (0, place), (1, place)
+
+    def turn(self) -> None:
+        """The pools change their parts."""
+        self.at, self.other = self.other, self.at
 
     def absorb(self, tokens: tuple[int, ...], taps: Mapping[int, Any]) -> None:
         """Take in kept rows."""
@@ -76,7 +118,7 @@ class ListedHeadLane:
     def export(self) -> tuple[bytes, ...]:
         """The state."""
         self._head.reach("export")
-        return (self._head.states[self.at : self.at + 1].tobytes(),)
+        return (self._head.states[self.at].tobytes(),)
 
     def load(self, parts: Sequence[bytes], length: int) -> None:
         """Write it."""

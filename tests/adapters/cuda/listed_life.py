@@ -24,6 +24,7 @@ from tensorfold.application.ports.target_model import (
     Ticket,
 )
 from tensorfold.domain.sampling import Sampling
+from tensorfold.domain.verification import accept
 from tensorfold.domain.windows import Window, chain, tree
 from tests.adapters.cuda.listed_decoder import VOCABULARY, drawn, logits_of
 from tests.adapters.cuda.listed_model import CONTEXT, Listed, expected_drafts, ids, read
@@ -98,8 +99,10 @@ class Life:
             self.prefill(self.chance.choice(quiet))
         elif what < 0.30:
             self.check_drafts()
-        elif what < 0.55 and quiet and not self.flights:
+        elif what < 0.45 and quiet and not self.flights:
             self.go_on(quiet)
+        elif what < 0.55 and quiet and not self.flights:
+            self.go_on_drafting(quiet)
         elif what < 0.80 and quiet and len(self.flights) < 2:
             self.launch(self.chance.sample(quiet, self.chance.randint(1, min(3, len(quiet)))))
         elif self.flights:
@@ -196,11 +199,16 @@ class Life:
         if self.listed.head is None:
             return
         for known in self.lanes:
-            if self.in_flight(known):
-                continue
-            spec = ProposeSpec(known.lane, known.next, 3, known.sampling)
-            (offer,) = self.model.propose([spec])
-            assert offer == (expected_drafts(known.history, spec) if known.drafts else None)
+            if not self.in_flight(known):
+                self.check_draft(known, 3)
+
+    def check_draft(self, known: Known, depth: int) -> None:
+        """The head's answer behind one lane."""
+        if self.listed.head is None:
+            return
+        spec = ProposeSpec(known.lane, known.next, depth, known.sampling)
+        (offer,) = self.model.propose([spec])
+        assert offer == (expected_drafts(known.history, spec) if known.drafts else None)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -228,6 +236,24 @@ class Life:
                     act(self.chance.choice(others))
             elif between < 0.3:
                 self.open()
+
+    def go_on_drafting(self, quiet: Sequence[Known]) -> None:
+        """Some streams ask their heads before every round; now and then something comes between."""
+        streams = self.chance.sample(quiet, self.chance.randint(1, min(3, len(quiet))))
+        for _ in range(self.chance.randint(3, 7)):
+            streams = [known for known in streams if known in self.lanes]
+            for known in streams:
+                if self.chance.random() < 0.95:
+                    self.check_draft(known, 2 if self.chance.random() < 0.9 else 3)
+            flight = self.launch(streams) if streams else None
+            if flight is None:
+                return
+            self.flights.remove(flight)
+            self.settle(flight, follows=self.chance.random() < 0.9)
+            between = self.chance.random()
+            if streams and between < 0.2:
+                act = self.chance.choice([self.fork, self.prefill, self.export, self.resume, self.close])
+                act(self.chance.choice(streams))
 
     def window(self, known: Known, plain: bool) -> LaneWindow | None:
         """Rows for a lane."""
@@ -277,16 +303,22 @@ class Life:
         self.flights.append(flight)
         return flight
 
-    def settle(self, flight: Flight, *, whole: bool | None = None) -> None:
-        """Collect a launch and check its rows, then keep a path of each window or forget all."""
-        if whole is None and self.chance.random() < 0.07:
+    def settle(self, flight: Flight, *, whole: bool | None = None, follows: bool = False) -> None:
+        """Collect a launch and check its rows, then keep a path of each window or forget all.
+
+        One that `follows` keeps what the draws let stand.
+        """
+        if whole is None and not follows and self.chance.random() < 0.07:
             self.model.discard(flight.ticket)
             return
         draws = self.model.collect(flight.ticket)
         paths: list[Path] = []
         for at, (known, asked) in enumerate(zip(flight.lanes, flight.windows, strict=True)):
             self.check(known.history, asked, draws.tokens[at])
-            paths.append(() if known.lane in flight.gone else self.path(asked.window, whole))
+            path = self.path(asked.window, whole)
+            if follows:
+                path = accept(asked.window, draws.tokens[at], 99, frozenset()).path
+            paths.append(() if known.lane in flight.gone else path)
         if whole is False and self.chance.random() < 0.5:
             self.model.discard(flight.ticket)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 
+from tensorfold.adapters.cuda.acceptance import WindowPaths
 from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.engine_parts import EngineParts
 from tensorfold.adapters.cuda.loader import identity_of, wanted_limits
@@ -20,6 +21,8 @@ from tensorfold.adapters.cuda.sampler import RowDraw
 from tensorfold.application.ports.target_model import Chain, ModelCosts, ProposeSpec
 from tensorfold.domain.memory.cuda_holding import Room, room
 from tensorfold.domain.sampling import Sampling
+from tensorfold.domain.verification import accept
+from tensorfold.domain.windows import Window
 from tests.adapters.cuda.listed_decoder import VOCABULARY, ListedDecoder, ListedSampler, Tape, drawn, hashes, logits_of
 from tests.adapters.cuda.listed_head import TAP, ListedHead, absorbed, drafted
 
@@ -39,6 +42,29 @@ class Listed:
         """Slots, pages and kept places that are free."""
         book = self.model.parts.book
         return book.free_slots, book.free_pages, book.free_kept
+
+
+class ListedPaths(WindowPaths):
+    """Paths by the rule itself; `wrong` finds all but the last of a path's rows, as a broken kernel might."""
+
+    wrong = False
+
+    def send(self, windows: Sequence[tuple[Window, int, Collection[int]]]) -> None:
+        """The windows, whose tokens go to the device as ever."""
+        self._windows_sent = [(window, space, frozenset(ends)) for window, space, ends in windows]
+        super().send(windows)
+
+    def follow(self, draws: Any) -> Any:
+        """The paths."""
+        at, drawn_tokens = 0, draws.tolist()
+        for line, (window, space, ends) in zip(self.kept, self._windows_sent, strict=False):
+            found = accept(window, drawn_tokens[at : at + len(window)], space, ends)
+            path = found.path[: max(1, len(found.path) - self.wrong)]
+            line[:2] = torch.tensor([len(path), drawn_tokens[at + path[-1]]])
+            line[2:] = -1
+            line[2 : 2 + len(path)] = torch.tensor(path)
+            at += len(window)
+        return self.kept
 
 
 def _assembly(sizes: Room) -> Assembly:
@@ -63,7 +89,7 @@ def listed(
     def sampler(rows: int, vocabulary: int, device: Any) -> Any:
         return ListedSampler(tape, rows)
 
-    parts = EngineParts(assembly, decoder, own, graphs=graphs, sampler=sampler, recorder=tape)
+    parts = EngineParts(assembly, decoder, own, graphs=graphs, sampler=sampler, recorder=tape, paths=ListedPaths)
     plan: Any = SimpleNamespace(head=SimpleNamespace(vocabulary=VOCABULARY), tree_window=16)
     limits = wanted_limits(plan, sizes, CONTEXT, streams, None if own is None else own.limits)
     costs = ModelCosts(((1, 1.0),), 0.1)

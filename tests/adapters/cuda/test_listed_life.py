@@ -18,3 +18,5 @@ def test_whatever_happens_every_row_draws_what_its_own_history_says(seed: int, g
     life = Life(listed(graphs=graphs, head=seed % 2 == 0, streams=4, pages=9 if seed % 4 > 1 else None), seed)
     life.run(120)
     assert life.rows > 150 and life.adopted > 0
+    drafts = life.model.drafts_ahead
+    assert (drafts.used > 0) == (seed % 2 == 0)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from tensorfold.application.ports.target_model import Chain, HeadLimits, Lattice, ProposeSpec
-from tensorfold.domain.windows import chain
-from tests.contracts.target_model.rows import GREEDY, SETTINGS, ModelSubject, driving, texts
+from tensorfold.application.ports.target_model import (
+    Chain,
+    HeadLimits,
+    LaneWindow,
+    Lattice,
+    Path,
+    ProposeSpec,
+    RoundBatch,
+)
+from tensorfold.domain.windows import Window, chain
+from tests.contracts.target_model.rows import GREEDY, SETTINGS, Driver, ModelSubject, driving, texts
 
 
 def _depth(head: HeadLimits | None) -> int:
@@ -86,3 +94,53 @@ def a_proposal_changes_no_row(subject: ModelSubject) -> None:
             for token in reply:
                 _alike(_asked(subject, driver.lane, token, depth), _asked(subject, driver.lane, token, depth))
                 assert driver.serial([token]) == serial.serial([token])
+
+
+def drafts_follow_the_rows_that_are_kept(subject: ModelSubject) -> None:
+    """Round after round of drafts, of which rows stand, or are cut off where none had to be, or all are forgotten.
+
+    Drafts of a lane that took the same tokens one by one are the same.
+    """
+    depth, width = _depth(subject.model.limits.head), min(subject.chain_width, 4)
+    prompts = texts(subject, 2, 86, 9, 12)
+    with driving(subject, *prompts, *prompts) as drivers:
+        pairs, pending = list(zip(drivers[:2], drivers[2:], strict=True)), [prompt[-1] for prompt in prompts]
+        for number in range(9):
+            specs = [
+                ProposeSpec(pair[0].lane, token, depth, GREEDY) for pair, token in zip(pairs, pending, strict=True)
+            ]
+            offers = subject.model.propose(specs)
+            for (_, twin), offer, token in zip(pairs, offers, pending, strict=True):
+                _alike(offer, _asked(subject, twin.lane, token, depth))
+            for at, (driver, twin) in enumerate(pairs):
+                reply = _reply(twin, pending[at], width)
+                right = reply[: number % width]
+                wrong = [(reply[len(right)] + 1) % subject.model.limits.vocabulary]
+                window = chain(pending[at], [*right, *wrong * (width - 1 - len(right))])
+                kept = () if number == 4 else tuple(range(1 if number == 5 else 1 + len(right)))
+                drawn = _kept(driver, window, kept)
+                twin.serial([window.tokens[row] for row in kept])
+                if kept:
+                    pending[at] = drawn if number != 6 else 3
+
+
+def _reply(driver: Driver, pending: int, count: int) -> list[int]:
+    """What a lane's stream would take behind its pending token."""
+    drawn, copy = [pending], driver.forked()
+    for _ in range(count):
+        drawn.append(copy.serial(drawn[-1:])[0].draw)
+    copy.close()
+    return drawn[1:]
+
+
+def _kept(driver: Driver, window: Window, path: Path) -> int:
+    """The last draw of what stays of a round, or of its first row where it is forgotten."""
+    ticket = driver.model.launch(RoundBatch((LaneWindow(driver.lane, driver.absorbed, window, GREEDY),)))
+    (draws,) = driver.model.collect(ticket).tokens
+    drawn = int(draws[path[-1] if path else 0])
+    if path:
+        driver.model.keep(ticket, [path])
+    else:
+        driver.model.discard(ticket)
+    driver.absorbed += len(path)
+    return drawn

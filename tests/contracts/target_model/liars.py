@@ -27,6 +27,8 @@ from tensorfold.application.ports.target_model import (
     Ticket,
 )
 from tensorfold.application.wrapped_model import WrappedModel
+from tensorfold.domain.verification import accept
+from tensorfold.domain.windows import Window
 from tests.contracts.target_model import (
     head_checks,
     image_checks,
@@ -187,6 +189,25 @@ class _HeadForgets(HashModel):
         return self.head.propose(self.law, state, spec.pending, length, spec.depth, spec.sampling) if length else None
 
 
+class _HeadRunsAhead(HashModel):
+    """Its head goes on from the rows that the draws let stand, whether they were kept or not."""
+
+    def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
+        launch = self._launched.get(ticket.id)
+        ahead = getattr(self, "ahead", {})
+        for window, drawn in zip(launch.windows, launch.draws or (), strict=True) if launch is not None else ():
+            path = accept(Window(window.tokens, window.parents), drawn, 1 << 20, frozenset()).path
+            ahead[window.lane] = window.states[path[-1]], self._lanes[window.lane].length + len(path)
+        self.ahead = ahead
+        super().keep(ticket, paths)
+
+    def _offer(self, spec: ProposeSpec) -> Chain | Lattice | None:
+        lane = self._settled(spec.lane, "propose")
+        state, length = getattr(self, "ahead", {}).get(spec.lane, (lane.state, lane.length))
+        assert self.head is not None
+        return self.head.propose(self.law, state, spec.pending, length, spec.depth, spec.sampling) if length else None
+
+
 class _HeadDraftsTooMuch(HashModel):
     def _offer(self, spec: ProposeSpec) -> Chain | Lattice | None:
         return super()._offer(replace(spec, depth=spec.depth + 1))
@@ -306,6 +327,8 @@ LIARS: tuple[Liar, ...] = (
     _liar(_FingerprintsLie, row_checks.fingerprints_come_for_the_windows_that_ask),
     _liar(_HeadAbsorbs, head_checks.a_proposal_changes_no_row, head=HashHead()),
     _liar(_HeadForgets, head_checks.a_head_drafts_from_everything_its_lane_absorbed, head=HashHead()),
+    _liar(_HeadRunsAhead, head_checks.drafts_follow_the_rows_that_are_kept, head=HashHead()),
+    _liar(_HeadRunsAhead, head_checks.drafts_follow_the_rows_that_are_kept, head=HashDrafter()),
     _liar(_HeadDraftsTooMuch, head_checks.a_head_answers_each_lane_within_what_was_asked, head=HashHead()),
     _liar(_HeadDraftsTooMuch, head_checks.a_head_answers_each_lane_within_what_was_asked, head=HashDrafter()),
     _liar(_IgnoresMasks, mask_checks.a_masked_row_draws_from_its_mask_alone),

@@ -8,7 +8,7 @@ from typing import Any
 import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.triton import draft_block, draft_rows
+from tensorfold.kernels.triton import draft_ahead, draft_block, draft_rows
 from tests.kernels.triton.starting import starts_early
 
 HALF, FULL, WORD, LONG, REAL = "*bf16", "*fp32", "*i32", "*i64", "*fp64"
@@ -21,6 +21,7 @@ KINDS = {
     **dict.fromkeys(("draws_at",), LONG),
     **dict.fromkeys(("group", "length", "capacity", "window", "layer", "parts"), "i32"),
 }
+COUNTS = dict.fromkeys(("lanes", "rows", "width", "stride", "shift", "nobody"), "i32")
 KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "mix": (
         draft_block._mix, {"branch": 1, "taps": 2, "block": 1024}, {"width": "i32", "groups": "i32"},
@@ -46,6 +47,18 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
         | dict.fromkeys(("width", "stride"), "i32"),
     ),
     "advance": (draft_rows._advance, {"block": 8, "wide": 128}, {"lanes": "i32", "width": "i32"}),
+    "enter_chains": (
+        draft_ahead._enter_chains,
+        {"block": 8, "most": 128, "part": 2048},
+        {"stream": HALF, "pool": HALF} | dict.fromkeys(("wide", "nobody_row", "all_lanes"), "i32") | COUNTS,
+    ),
+    "keep_tokens": (
+        draft_ahead._keep_tokens,
+        {"taps": 5, "block": 8, "part": 2048},
+        dict.fromkeys(("first", "second", "third", "fourth", "fifth", "sixth", "tapped"), HALF)
+        | COUNTS | {"rings": WORD, "row_stride": "i32"},
+    ),
+    "start_blocks": (draft_ahead._start_blocks, {"block": 8, "most": 16}, COUNTS),
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from tensorfold.application.ports.target_model import Lattice, ProposeSpec
 from tensorfold.domain.families.binding import bind
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import chain, tree
-from tests.adapters.cuda.heads.mtp_checks import absorbed, kept
+from tests.adapters.cuda.heads.mtp_checks import absorbed, follow_launches, kept
 from tests.adapters.cuda.tiny_cuda import TinyCuda, silent, tiny_cuda
 from tests.reference.reference_heads import ReferenceDrafter
 from tests.reference.reference_model import ReferenceModel
@@ -93,6 +93,10 @@ def check_how_tokens_came_does_not_matter(oracle: ReferenceDrafter, model: CudaM
         alike(mine, theirs)
     for lane in (serial, other, held, twin, restored):
         model.close(lane)
+
+
+def check_drafts_are_queued_behind_launches(oracle: ReferenceDrafter, model: CudaModel) -> None:
+    follow_launches(model, 3)
 
 
 def check_matrices_are_rounded_to_few_bits(oracle: ReferenceDrafter, model: CudaModel) -> None:

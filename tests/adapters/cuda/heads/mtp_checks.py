@@ -17,6 +17,7 @@ if __name__ == "__main__":
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from tensorfold.adapters.cuda.heads.makers import mtp_head
 from tensorfold.adapters.cuda.model import CudaModel
 from tensorfold.application.ports.target_model import Chain, LaneWindow, ProposeSpec, RoundBatch, Span
 from tensorfold.domain.sampling import Sampling, draw
+from tensorfold.domain.verification import accept
 from tensorfold.domain.windows import Window, chain, tree
 from tests.adapters.cuda.tiny_cuda import TinyCuda, tiny_cuda
 from tests.reference.reference_heads import mtp_logits
@@ -123,6 +125,89 @@ def check_many_kept_rows_wait_without_being_lost(tiny: TinyCuda, model: CudaMode
     assert drafted(model, lane, 5, depth=2).tokens == drafted(model, whole, 5, depth=2).tokens
     model.close(lane)
     model.close(whole)
+
+
+class Streams:
+    """Streams of one launch that draft round after round; what is queued for them is what they would be given."""
+
+    def __init__(self, model: CudaModel, texts: list[list[int]], samplings: list[Sampling], depth: int) -> None:
+        self.model, self.texts, self.samplings, self.depth = model, texts, samplings, depth
+        self.lanes = [absorbed(model, text[:-1]) for text in texts]
+
+    def asked(self) -> list[Any]:
+        """The heads' answers, which are the same where nothing was queued."""
+        specs = [
+            ProposeSpec(lane, text[-1], self.depth, sampling)
+            for lane, text, sampling in zip(self.lanes, self.texts, self.samplings, strict=True)
+        ]
+        queued = self.model.propose(specs)
+        for lane in self.lanes:
+            self.model.drafts_ahead.forget(lane)
+        for one, other in zip(queued, self.model.propose(specs), strict=True):
+            same(one, other)
+        return list(queued)
+
+    def launched(self, windows: list[Window]) -> tuple[Any, Any]:
+        parts = zip(self.lanes, self.texts, windows, self.samplings, strict=True)
+        batch = RoundBatch(tuple(LaneWindow(lane, len(text) - 1, window, s) for lane, text, window, s in parts))
+        ticket = self.model.launch(batch)
+        return ticket, self.model.collect(ticket).tokens
+
+    def draws(self) -> list[int]:
+        """What each stream draws behind its pending token; nothing stays."""
+        ticket, drawn = self.launched([chain(text[-1], [7]) for text in self.texts])
+        self.model.discard(ticket)
+        return [tokens[0] for tokens in drawn]
+
+    def round(self, windows: list[Window]) -> list[int]:
+        """One round; how many rows of each window stand."""
+        ticket, drawn = self.launched(windows)
+        found = [accept(window, tokens, 99, frozenset()) for window, tokens in zip(windows, drawn, strict=True)]
+        self.model.keep(ticket, [each.path for each in found])
+        for text, each in zip(self.texts, found, strict=True):
+            text += each.tokens
+        return [len(each.path) for each in found]
+
+    def counts(self) -> tuple[int, int, int]:
+        ahead = self.model.drafts_ahead
+        return ahead.queued, ahead.used, ahead.missed
+
+
+def same(one: Any, other: Any) -> None:
+    """Drafts that are the same, their numbers as near as the arithmetic of other passes brings them."""
+    if isinstance(one, Chain):
+        assert isinstance(other, Chain) and one.tokens == other.tokens
+        np.testing.assert_allclose(one.confidence, other.confidence, atol=1e-5)
+        return
+    for mine, theirs, scores, others, pairs, others_pairs in zip(
+        one.ids, other.ids, one.scores, other.scores, one.pair, other.pair, strict=True
+    ):
+        assert mine.tolist() == theirs.tolist()
+        np.testing.assert_allclose(scores, others, atol=1e-5)
+        np.testing.assert_allclose(pairs, others_pairs, atol=1e-5)
+
+
+def follow_launches(model: CudaModel, depth: int) -> None:
+    """Drafts are queued behind trees of which a branch stands; a launch that is forgotten leaves none of its rows."""
+    streams = Streams(model, [TOKENS[:4], TOKENS[4:6]], [GREEDY, SAMPLED], depth)
+    queued, used, missed = streams.counts()
+    streams.asked()
+    right = streams.draws()
+    streams.asked()
+    windows = [tree(text[-1], [5, token, 6], [0, 0, 1]) for text, token in zip(streams.texts, right, strict=True)]
+    assert min(streams.round(windows)) >= 2
+    answers = streams.asked()
+    assert streams.counts() == (queued + 2, used + 2, missed)
+    streams.draws()
+    for before, after in zip(answers, streams.asked(), strict=True):
+        same(before, after)
+    assert streams.counts() == (queued + 4, used + 2, missed + 2)
+    for lane in streams.lanes:
+        model.close(lane)
+
+
+def check_drafts_are_queued_behind_launches(tiny: TinyCuda, model: CudaModel) -> None:
+    follow_launches(model, 2)
 
 
 if __name__ == "__main__":
