@@ -62,6 +62,7 @@ class PlannedMemory:
             f"{gib(weights)}, launches and prompts {gib(scratch)}, states {gib(fixed)}, keys and values {gib(pages)}",
             f"memory: {pools.pages - 1} pages of {PAGE} positions, {gib(sizes.page)} each; a stream of the window "
             f"has {pools.pages_per_lane}; room for {pools.kept} kept prompt ends, {gib(sizes.place)} of state each",
+            f"memory: a load adds up to {gib(plan.footprint.host)} to what the process holds of the machine's memory",
         ]
         return [*lines, f"memory: {plan.budget.note}"] if plan.budget.note else lines
 

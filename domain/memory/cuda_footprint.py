@@ -16,7 +16,7 @@ from tensorfold.domain.families.state import state_spec
 from tensorfold.domain.families.storage import Affine
 from tensorfold.domain.families.tensors import Weight
 from tensorfold.domain.memory.cuda_holding import PAGE, pool_sizes, width_of
-from tensorfold.domain.memory.cuda_work import scratch_of
+from tensorfold.domain.memory.cuda_work import host_growth, scratch_of
 from tensorfold.domain.memory.plan import Footprint
 from tensorfold.domain.memory.state_profile import Growing, Holding, StateProfile
 from tensorfold.domain.prompts.family_chunk import CARD_CHUNKS
@@ -48,6 +48,7 @@ def cuda_footprint(
         rows=CARD_CHUNKS[0],  # the most; the plan for a card settles how many
         pools=pool_sizes(entries, plan.activation),
         staging=_STAGED * largest_layer(kept),
+        host=host_growth(loaded, kept),
     )
 
 

@@ -21,7 +21,7 @@ class Footprint:
 
     `rows` are those of the widest pass. A backend that allocates lanes in pools states their sizes in `pools`: a lane
     is then its pages alone, and what else pools hold counts as work. `staging` bytes are taken while weights are read,
-    of the card and of the machine each.
+    of the card and of the machine each; `host` are what a load adds at most to what the process holds of the machine.
     """
 
     weights: int
@@ -30,6 +30,7 @@ class Footprint:
     rows: int
     pools: PoolSizes | None = None
     staging: int = 0
+    host: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tensorfold.domain.memory.budgets import Card
 from tensorfold.domain.memory.cuda_budget import CARD_LIMIT, card_budget
 from tensorfold.domain.memory.cuda_footprint import cuda_footprint, loaded_part
 from tensorfold.domain.memory.cuda_windows import CudaPlan, choose_cuda
-from tensorfold.domain.memory.cuda_work import Scratch, host_growth, scratch_of
+from tensorfold.domain.memory.cuda_work import Scratch, scratch_of
 from tensorfold.domain.memory.plan import Footprint, MemoryPlan
 from tensorfold.domain.memory.windows import MemoryRefusal
 from tests.benchmarks.gpu_figures import Bound
@@ -218,7 +218,7 @@ def measure(task: tuple[str, str]) -> dict[str, Any]:
         use(running_model, plan.memory.footprint.rows)
         watch("used")
         in_use, host_use = watch.held(), host_now("VmHWM")
-    estimate, host = estimated(plan), before + host_growth(model.plan, true_bound(model.plan))
+    estimate, host = estimated(plan), before + plan.memory.footprint.host
     parts = terms(model, plan)
     say(f"estimate {estimate / GIB:.3f} GiB: {_gib(parts)}")
     for moment in watch.moments[-8:]:
