@@ -76,9 +76,7 @@ def test_the_report_tells_native_and_allocated_capacity_and_what_is_left_to_othe
     made = planned(kept=11, streams=2)
     assert made.pools is not None and made.pools.kept == 11 and made.pools.lanes == 3
     memory, pages, host = made.lines(binds=False)
-    assert host.startswith("memory: a load adds up to 0.") and host.endswith(
-        " the process holds of the machine's memory"
-    )
+    assert host.startswith("memory: a load adds up to 0.") and host.endswith(" holds of the machine's memory")
     assert " by estimate (what is free of the card; 13.98 GiB left to others): weights 17." in memory
     assert (
         f"{made.pools.pages - 1} pages of 512 positions, 3.5 MiB each; a stream of the window has 33; room for 11"
