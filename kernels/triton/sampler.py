@@ -36,12 +36,12 @@ from tensorfold.kernels.triton.following import begin, follow
 Tensor = Any
 
 FORCED, GREEDY, SAMPLED = 0, 1, 2
-LISTED = 4096
+LISTED = 8192
 MOST_IDS = 1 << 22
 _BLOCK = 1024
 _COARSE, _FINE = 32, 16
-_LANES, _SETTLE_LANES = 256, 512  # logits that one turn of a loop reads
-_WANTED_PROGRAMS = 1024
+_SETTLE_LANES = 512
+_FEW_BLOCKS, _FEW_PROGRAMS, _PROGRAMS = 2112, 528, 1024
 _LOOSE = {
     # One machine code for any number of rows and wherever their settings lie.
     "do_not_specialize": ["blocks"],
@@ -210,10 +210,28 @@ def _above(value, edge, worth):
     return tl.where(value[None, :] > edge[:, None], worth[None, :], 0)
 
 
+@triton.jit
+def _quarters(logits, masks, masked, row, start, size, stride, words, block: tl.constexpr):
+    """A block's logits in four parts, whose loads are all under way before the first is needed."""
+    place = start + tl.arange(0, block // 4)
+    return (
+        _logit(logits, masks, masked, row, place, size, stride, words),
+        _logit(logits, masks, masked, row, place + block // 4, size, stride, words),
+        _logit(logits, masks, masked, row, place + block // 2, size, stride, words),
+        _logit(logits, masks, masked, row, place + (block // 2 + block // 4), size, stride, words),
+    )
+
+
+@triton.jit
+def _share(value, low, high, slope):
+    """A weight in float32, by a slope of 0 the number 1; nothing is below `low` but what stands above no edge."""
+    return tl.exp2(((tl.maximum(value, low).to(tl.float64) - high.to(tl.float64)) * slope).to(tl.float32))
+
+
 @triton.jit(**_LOOSE)
 def _coarse(
     logits, masks, masks_used, kinds, divisors, top_ks, top_ps, firsts, lows, sums, edges, size, stride, words,
-    length, steps: tl.constexpr, lanes: tl.constexpr, early: tl.constexpr,
+    length, steps: tl.constexpr, block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
     begin(early)
     row, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -230,45 +248,57 @@ def _coarse(
         if span == 0:
             tl.store(edges + row * steps + step, edge)
         slope = tl.where(by_number, 0.0, -1.4426950408889634 / divisor)
-        total = tl.zeros([steps, lanes], tl.float32)
-        for start in range(span * length, span * length + length, lanes):
-            value = _logit(logits, masks, masked, row, start + tl.arange(0, lanes), size, stride, words)
-            gap = (tl.maximum(value, low).to(tl.float64) - high.to(tl.float64)) * slope
-            total += _above(value, edge, tl.exp2(gap.to(tl.float32)))
+        total = tl.zeros([steps, block // 4], tl.float32)
+        for start in range(span * length, span * length + length, block):
+            a, b, c, d = _quarters(logits, masks, masked, row, start, size, stride, words, block)
+            total += _above(a, edge, _share(a, low, high, slope))
+            total += _above(b, edge, _share(b, low, high, slope))
+            total += _above(c, edge, _share(c, low, high, slope))
+            total += _above(d, edge, _share(d, low, high, slope))
         tl.atomic_add(sums + row * steps + step, (tl.sum(total, 1) * 4294967296.0).to(tl.int64), sem="relaxed")
 
 
 @triton.jit
-def _coarse_step(sums, edges, row, by_number, top_k, top_p, steps: tl.constexpr):
+def _coarse_step(reached, edge, by_number, top_k, top_p, steps: tl.constexpr):
     """The edges of the coarse step in which the cut lies, most likely; none above: +inf."""
     index = tl.arange(0, steps)
-    reached = tl.load(sums + row * steps + index)
     total = tl.max(reached, 0)
     target = (total.to(tl.float64) * top_p).to(tl.int64)
     if by_number:
         target = tl.minimum(top_k.to(tl.int64) << 32, total)
     step = tl.min(tl.where(reached >= target, index, steps - 1), 0)
-    edge = tl.load(edges + row * steps + index)
     lower = tl.sum(tl.where(index == step, edge, 0.0), 0)
     upper = tl.sum(tl.where(index == step - 1, edge, 0.0), 0)
     return lower, tl.where(step == 0, float("inf"), upper)
+
+
+@triton.jit
+def _worth(value, high, divisor, by_number):
+    """What a candidate adds: by number 1, else its weight."""
+    worth = tl.full(value.shape, 1, tl.int64)
+    if by_number == 0:
+        worth = _weight(value, high, divisor)
+    return worth
 
 
 @triton.jit(**_LOOSE)
 def _fine(
     logits, masks, masks_used, kinds, divisors, top_ks, top_ps, firsts, lows, coarse_sums, coarse_edges, sums, edges,
     totals, size, stride, words, length, sure: tl.constexpr, coarse_steps: tl.constexpr, steps: tl.constexpr,
-    lanes: tl.constexpr, early: tl.constexpr,
+    block: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
     begin(early)
     row, span = tl.program_id(0).to(tl.int64), tl.program_id(1)
     kind, masked, divisor = tl.load(kinds + row), tl.load(masks_used + row), tl.load(divisors + row)
     top_k, top_p = tl.load(top_ks + row), tl.load(top_ps + row)
     high, low = _ends(firsts, lows, row)
+    index = tl.arange(0, coarse_steps)
+    reached = tl.load(coarse_sums + row * coarse_steps + index)
+    coarse_edge = tl.load(coarse_edges + row * coarse_steps + index)
     _sampled, by_number, by_weight = _cuts(kind, top_k, top_p, high, size)
     cut = by_number | by_weight
     if cut | (sure and (kind != 0) & (high > float("-inf")) & (high < float("inf"))):
-        lower, upper = _coarse_step(coarse_sums, coarse_edges, row, by_number, top_k, top_p, coarse_steps)
+        lower, upper = _coarse_step(reached, coarse_edge, by_number, top_k, top_p, coarse_steps)
         above = tl.minimum(upper, high)
         # The first edge is the step's upper one, the last but one its lower one, above the last stand all.
         step = tl.arange(0, steps)
@@ -277,16 +307,17 @@ def _fine(
         edge = tl.where(step == steps - 2, lower, tl.where(step == steps - 1, float("-inf"), edge))
         if span == 0:
             tl.store(edges + row * steps + step, edge)
-        found = tl.zeros([steps, lanes], tl.int64)
-        mass = tl.zeros([lanes], tl.int64)
-        for start in range(span * length, span * length + length, lanes):
-            value = _logit(logits, masks, masked, row, start + tl.arange(0, lanes), size, stride, words)
-            worth = tl.full([lanes], 1, tl.int64)
+        found = tl.zeros([steps, block // 4], tl.int64)
+        mass = tl.zeros([block // 4], tl.int64)
+        for start in range(span * length, span * length + length, block):
+            a, b, c, d = _quarters(logits, masks, masked, row, start, size, stride, words, block)
             if sure:
-                mass += _weight(value, high, divisor)
-            if by_number == 0:
-                worth = _weight(value, high, divisor)
-            found += _above(value, edge, worth)
+                mass += _weight(a, high, divisor) + _weight(b, high, divisor)
+                mass += _weight(c, high, divisor) + _weight(d, high, divisor)
+            found += _above(a, edge, _worth(a, high, divisor, by_number))
+            found += _above(b, edge, _worth(b, high, divisor, by_number))
+            found += _above(c, edge, _worth(c, high, divisor, by_number))
+            found += _above(d, edge, _worth(d, high, divisor, by_number))
         if cut:
             tl.atomic_add(sums + row * steps + step, tl.sum(found, 1), sem="relaxed")
         if sure:
@@ -294,19 +325,17 @@ def _fine(
 
 
 @triton.jit
-def _bracket(sums, edges, row, by_number, by_weight, top_k, top_p, steps: tl.constexpr):
+def _bracket(reached, edge, by_number, by_weight, top_k, top_p, steps: tl.constexpr):
     """The fine step in which the cut lies: whether it does, edges, what stands above, what is needed.
 
     Of a row that is cut by number and by weight too, all that stand above the lower edge are in question.
     """
     index = tl.arange(0, steps)
-    reached = tl.load(sums + row * steps + index)
     total = tl.max(reached, 0)
     needed = tl.minimum(top_k.to(tl.int64), total)
     if by_number == 0:
         needed = _needed(total, top_p)
     step = tl.min(tl.where(reached >= needed, index, steps - 1), 0)
-    edge = tl.load(edges + row * steps + index)
     lower = tl.sum(tl.where(index == step, edge, 0.0), 0)
     upper = tl.sum(tl.where(index == step - 1, edge, 0.0), 0)
     above = tl.sum(tl.where(index == step - 1, reached, 0), 0)
@@ -318,7 +347,7 @@ def _bracket(sums, edges, row, by_number, by_weight, top_k, top_p, steps: tl.con
 @triton.jit(**_LOOSE)
 def _gather(
     logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, firsts, lows, sums,
-    edges, bounds, counts, list_values, list_places, size, stride, words, length, blocks, named: tl.constexpr,
+    edges, bounds, counts, list_places, size, stride, words, length, blocks, named: tl.constexpr,
     steps: tl.constexpr, block: tl.constexpr, allowed: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
     begin(early)
@@ -327,14 +356,14 @@ def _gather(
     top_k, top_p, reach = tl.load(top_ks + row), tl.load(top_ps + row), tl.load(reaches + row)
     seed, position = tl.load(seeds + row), tl.load(positions + row)
     high = _of_level(tl.load(firsts + row) >> 22)
+    index = tl.arange(0, steps)
+    reached, edge = tl.load(sums + row * steps + index), tl.load(edges + row * steps + index)
     sampled, by_number, by_weight = _cuts(kind, top_k, top_p, high, size)
     if sampled:
         # Without a cut every candidate is sure to stay, and none is listed.
         inside, lower, upper = sampled, float("-inf"), float("-inf")
         if by_number | by_weight:
-            inside, lower, upper, _above_it, _need = _bracket(
-                sums, edges, row, by_number, by_weight, top_k, top_p, steps
-            )
+            inside, lower, upper, _above_it, _need = _bracket(reached, edge, by_number, by_weight, top_k, top_p, steps)
         if inside:
             key = _key(seed, position)
             slope = -1.0 / divisor
@@ -344,15 +373,13 @@ def _gather(
                 value = _logit(logits, masks, masked, row, place, size, stride, words)
                 token = tl.load(ids + place, mask=place < size, other=0) if named else place
                 gap = ((value.to(tl.float64) - high.to(tl.float64)) * slope).to(tl.float32)
-                sure = (value > upper) & (gap >= furthest)
-                bound = tl.where(sure, _noise_bound(token, key) + gap, float("-inf"))
+                near = (value > lower) & (gap >= furthest)
+                bound = tl.where(near, _noise_bound(token, key) + gap, float("-inf"))
                 if start // block < blocks:
                     tl.store(bounds + row * blocks + start // block, tl.max(bound, 0))
                 chosen = (value > lower) & (value <= upper)
                 at = tl.atomic_add(counts + row + tl.zeros_like(place), 1, mask=chosen, sem="relaxed")
-                listed = chosen & (at < allowed)
-                tl.store(list_values + row * allowed + at, value, mask=listed)
-                tl.store(list_places + row * allowed + at, place, mask=listed)
+                tl.store(list_places + row * allowed + at, place, mask=chosen & (at < allowed))
 
 
 @triton.jit
@@ -370,14 +397,12 @@ def _best(score, rank):
 
 
 @triton.jit
-def _candidate(
-    values, places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes: tl.constexpr
-):
+def _candidate(places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes: tl.constexpr):
     """Logits, places and ranks of candidates: of a list of `count`, or of a row itself."""
     at = start + tl.arange(0, lanes)
     if listed:
-        value = tl.load(values + at, mask=at < count, other=float("-inf"))
         place = tl.load(places + at, mask=at < count, other=0)
+        value = tl.load(logits + row * stride + place, mask=at < count, other=float("-inf")).to(tl.float32)
     else:
         value = _logit(logits, masks, masked, row, at, size, stride, words)
         place = at
@@ -386,7 +411,7 @@ def _candidate(
 
 @triton.jit
 def _numbered(
-    values, places, logits, masks, masked, row, size, stride, words, listed, count, number, first,
+    places, logits, masks, masked, row, size, stride, words, listed, count, number, first,
     lanes: tl.constexpr,
 ):  # fmt: skip
     """The rank of the candidate that `number` have or are before, the row's first one having rank `first`."""
@@ -396,7 +421,7 @@ def _numbered(
         reached = tl.zeros([lanes], tl.int32)
         for start in range(0, count, lanes):
             _value, _place, rank = _candidate(
-                values, places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes
+                places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes
             )
             reached += (rank >= middle).to(tl.int32)
         found = tl.sum(reached, 0)
@@ -407,14 +432,14 @@ def _numbered(
 
 @triton.jit
 def _mass(
-    values, places, logits, masks, masked, row, size, stride, words, listed, count, high, divisor, least,
+    places, logits, masks, masked, row, size, stride, words, listed, count, high, divisor, least,
     lanes: tl.constexpr,
 ):  # fmt: skip
     """What candidates of rank `least` and better weigh."""
     mass = tl.zeros([lanes], tl.int64)
     for start in range(0, count, lanes):
         value, _place, rank = _candidate(
-            values, places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes
+            places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes
         )
         mass += tl.where(rank >= least, _weight(value, high, divisor), 0)
     return tl.sum(mass, 0)
@@ -422,16 +447,16 @@ def _mass(
 
 @triton.jit
 def _best_of(
-    values, places, logits, masks, masked, row, size, stride, words, listed, first, count, ids, key, divisor, reach,
-    high, least, named: tl.constexpr, lanes: tl.constexpr,
+    logits, masks, masked, row, size, stride, words, first, ids, key, divisor, reach, high, least,
+    named: tl.constexpr, block: tl.constexpr, lanes: tl.constexpr,
 ):  # fmt: skip
-    """The score and rank of the winner among candidates `first` to `count` of rank `least` and better, by min-p too."""
+    """The score and rank of the winner among a block's candidates of rank `least` and better, by min-p too."""
     best = tl.full([lanes], float("-inf"), tl.float64)
     best_rank = tl.full([lanes], -1, tl.int64)
-    for start in range(first, count, lanes):
-        value, place, rank = _candidate(
-            values, places, logits, masks, masked, row, size, stride, words, listed, start, count, lanes
-        )
+    for start in range(first, first + block, lanes):
+        place = start + tl.arange(0, lanes)
+        value = _logit(logits, masks, masked, row, place, size, stride, words)
+        rank = _rank(value, place)
         kept = (rank >= least) & _kept_by_min_p(value, high, divisor, reach)
         token = tl.load(ids + place, mask=kept, other=0) if named else place
         score = tl.where(kept, _score(value, token, key, divisor), float("-inf"))
@@ -442,7 +467,7 @@ def _best_of(
 @triton.jit(**_LOOSE)
 def _settle(
     logits, masks, masks_used, ids, kinds, seeds, divisors, top_ks, top_ps, reaches, positions, firsts, lows,
-    coarse_sums, fine_sums, fine_edges, totals, bounds, counts, list_values, list_places, tokens, shares, size, stride,
+    coarse_sums, fine_sums, fine_edges, totals, bounds, counts, list_places, tokens, shares, size, stride,
     words, blocks, named: tl.constexpr, sure: tl.constexpr, coarse_steps: tl.constexpr, steps: tl.constexpr,
     most: tl.constexpr, block: tl.constexpr, allowed: tl.constexpr, lanes: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
@@ -451,74 +476,63 @@ def _settle(
     kind, masked, divisor = tl.load(kinds + row), tl.load(masks_used + row), tl.load(divisors + row)
     top_k, top_p, reach = tl.load(top_ks + row), tl.load(top_ps + row), tl.load(reaches + row)
     seed, position, first = tl.load(seeds + row), tl.load(positions + row), tl.load(firsts + row)
+    counted, index, at = tl.load(counts + row), tl.arange(0, most), row * steps + tl.arange(0, steps)
+    reached, edge = tl.load(fine_sums + at), tl.load(fine_edges + at)
+    bound = tl.load(bounds + row * blocks + index, mask=index < blocks, other=float("-inf"))
     token = tl.full([], -1, tl.int32)
     if kind != 0:
         high = _of_level(first >> 22)
         sampled, by_number, by_weight = _cuts(kind, top_k, top_p, high, size)
         winner = first
         if sampled:
-            values, places = list_values + row * allowed, list_places + row * allowed
+            places = list_places + row * allowed
             key = _key(seed, position)
-            inside, listed = sampled, tl.full([], 0, tl.int32)
-            upper, above = tl.full([], float("-inf"), tl.float32), tl.full([], 0, tl.int64)
-            needed = above
+            count = counted
+            inside, above, needed = sampled, tl.full([], 0, tl.int64), tl.full([], 0, tl.int64)
+            surely, least = above, tl.full([], 1, tl.int64)
             if by_number | by_weight:
-                listed = tl.load(counts + row)
-                inside, _lower, upper, above, needed = _bracket(
-                    fine_sums, fine_edges, row, by_number, by_weight, top_k, top_p, steps
-                )
-                inside = inside & (listed <= allowed)
-            best, best_rank = tl.full([], float("-inf"), tl.float64), tl.full([], -1, tl.int64)
-            if inside:
-                # A bound is one of a score less the greatest logit's part of it.
-                lift = high.to(tl.float64) / divisor - _slack(high, divisor)
-                least = (_level(upper) + 1) << 22
-                index = tl.arange(0, most)
-                bound = tl.load(bounds + row * blocks + index, mask=index < blocks, other=float("-inf"))
-                top = tl.max(bound, 0)
-                while (top > float("-inf")) & (top.to(tl.float64) >= best + lift):
-                    here = tl.min(tl.where(bound == top, index, most), 0)
-                    score, rank = _best_of(
-                        values, places, logits, masks, masked, row, size, stride, words, False, here * block,
-                        here * block + block, ids, key, divisor, reach, high, least, named, lanes,
-                    )  # fmt: skip
-                    best, best_rank = _better(score, rank, best, best_rank)
-                    bound = tl.where(index == here, float("-inf"), bound)
-                    top = tl.max(bound, 0)
-            if by_number | by_weight:
-                # Those in question: the listed ones, or the whole row.
-                count = tl.where(inside, listed, size)
-                above = tl.where(inside, above, 0)
-                least = tl.full([], 0, tl.int64)
-                if by_number & ((inside == 0) | (needed - above < listed)):
+                inside, lower, upper, above, needed = _bracket(reached, edge, by_number, by_weight, top_k, top_p, steps)
+                # Where more are in question than a list holds, all are: the row itself is read.
+                inside = inside & (counted <= allowed)
+                count, above = tl.where(inside, counted, size), tl.where(inside, above, 0)
+                least = tl.where(inside, (_level(lower) + 1) << 22, 1)
+                if by_number & ((inside == 0) | (needed - above < counted)):
                     least = _numbered(
-                        values, places, logits, masks, masked, row, size, stride, words, inside, count, needed - above,
-                        first, lanes,
+                        places, logits, masks, masked, row, size, stride, words, inside, count, needed - above, first,
+                        lanes,
                     )  # fmt: skip
-                if by_number & by_weight:
-                    total = _mass(
-                        values, places, logits, masks, masked, row, size, stride, words, inside, count, high, divisor,
-                        least, lanes,
-                    )  # fmt: skip
-                    needed = _needed(total, top_p)
-                asking = sampled
-                while asking:
-                    score, rank = _best_of(
-                        values, places, logits, masks, masked, row, size, stride, words, inside, 0, count, ids, key,
-                        divisor, reach, high, least, named, lanes,
-                    )  # fmt: skip
-                    wins = (score > best) | ((score == best) & (rank > best_rank))
-                    before = above
-                    if by_weight & wins:
-                        before = above + _mass(
-                            values, places, logits, masks, masked, row, size, stride, words, inside, count, high,
-                            divisor, rank + 1, lanes,
+                if by_weight:
+                    surely = tl.where(inside, (_level(upper) + 1) << 22, 9223372036854775807)
+                    if by_number:
+                        total = _mass(
+                            places, logits, masks, masked, row, size, stride, words, inside, count, high, divisor,
+                            least, lanes,
                         )  # fmt: skip
-                    asking = wins & by_weight & (before >= needed)
-                    stays = wins & (asking == 0)
-                    best, best_rank = tl.where(stays, score, best), tl.where(stays, rank, best_rank)
-                    least = rank + 1
-            winner = best_rank
+                        needed = _needed(total, top_p)
+            # A bound is one of a score less the greatest logit's part of it.
+            lift = high.to(tl.float64) / divisor - _slack(high, divisor)
+            bound = tl.where(inside | (index >= blocks), bound, float("inf"))
+            asking = sampled
+            while asking:
+                best, winner = tl.full([], float("-inf"), tl.float64), tl.full([], -1, tl.int64)
+                rest, top = bound, tl.max(bound, 0)
+                while (top > float("-inf")) & (top.to(tl.float64) >= best + lift):
+                    here = tl.min(tl.where(rest == top, index, most), 0)
+                    score, rank = _best_of(
+                        logits, masks, masked, row, size, stride, words, here * block, ids, key, divisor, reach, high,
+                        least, named, block, lanes,
+                    )  # fmt: skip
+                    best, winner = _better(score, rank, best, winner)
+                    rest = tl.where(index == here, float("-inf"), rest)
+                    top = tl.max(rest, 0)
+                asking = winner < surely
+                if asking:
+                    before = above + _mass(
+                        places, logits, masks, masked, row, size, stride, words, inside, count, high, divisor,
+                        winner + 1, lanes,
+                    )  # fmt: skip
+                    asking = before >= needed
+                least = winner + 1
         place = (4194303 - (winner & 4194303)).to(tl.int32)
         token = tl.load(ids + place) if named else place
         if sure:
@@ -571,7 +585,6 @@ class Scratch:
     coarse_edges: Tensor  # float32 [R, 32]
     fine_edges: Tensor  # float32 [R, 16]
     bounds: Tensor  # float32 [R, 4096]
-    values: Tensor  # float32 [R, LISTED]
     places: Tensor  # int32 [R, LISTED]
 
 
@@ -588,14 +601,14 @@ def scratch(rows: int, zeros: Any, kinds: Any) -> Scratch:
         zeros((rows, _COARSE), real),
         zeros((rows, _FINE), real),
         zeros((rows, MOST_IDS // _BLOCK), real),
-        zeros((rows, LISTED), real),
         zeros((rows, LISTED), short),
     )
 
 
 def length_of(rows: int, size: int) -> int:
-    """How much of a row one program takes: whole blocks, as many programs as fill a card."""
-    return _BLOCK * max(1, rows * -(-size // _BLOCK) // _WANTED_PROGRAMS)
+    """How much of a row one program takes: whole blocks, so many that programs fill a card and seldom queue for it."""
+    blocks = rows * -(-size // _BLOCK)
+    return _BLOCK * -(-blocks // (_FEW_PROGRAMS if blocks <= _FEW_BLOCKS else _PROGRAMS))
 
 
 def draw_rows(
@@ -621,14 +634,14 @@ def draw_rows(
     _survey[grid](*row, cut.kinds, r.firsts, r.lows, *shape, _BLOCK, num_warps=8, **early)
     cuts = (cut.kinds, cut.divisors, cut.top_ks, cut.top_ps, r.firsts, r.lows)
     coarse, fine = (r.coarse_sums, r.coarse_edges), (r.fine_sums, r.fine_edges)
-    _coarse[grid](*row, *cuts, *coarse, *shape, _COARSE, _LANES, num_warps=8, **early)
+    _coarse[grid](*row, *cuts, *coarse, *shape, _COARSE, _BLOCK, num_warps=8, **early)
     _fine[grid](
-        *row, *cuts, *coarse, *fine, r.totals, *shape, sure, _COARSE, _FINE, _LANES, num_warps=8, **early,
+        *row, *cuts, *coarse, *fine, r.totals, *shape, sure, _COARSE, _FINE, _BLOCK, num_warps=8, **early,
     )  # fmt: skip
     settings = (
         names, cut.kinds, cut.seeds, cut.divisors, cut.top_ks, cut.top_ps, cut.reaches, cut.positions, r.firsts, r.lows,
     )  # fmt: skip
-    found = (r.bounds, r.counts, r.values, r.places)
+    found = (r.bounds, r.counts, r.places)
     _gather[grid](
         *row, *settings, *fine, *found, *shape, blocks, named, _FINE, _BLOCK, LISTED, num_warps=8, **early
     )  # fmt: skip

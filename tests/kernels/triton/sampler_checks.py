@@ -96,6 +96,7 @@ def shaped(chance: np.random.Generator, form: str, size: int) -> Floats:
     return row
 
 
+CARD_ROUNDS = 1600
 FORMS = ("bell", "peaked", "ties", "flat", "broken", "wide")
 
 
@@ -144,6 +145,11 @@ def check_a_row_alone_draws_what_it_draws_in_company(device: str) -> None:
     together = drawn(device, rows, draws)
     assert together[::-1] == drawn(device, rows[::-1].copy(), draws[::-1])
     assert together[3:5] == [drawn(device, rows[at : at + 1], draws[at : at + 1])[0] for at in (3, 4)]
+    if device == "cuda":  # so many that a program takes several blocks of a row, which alone has one for each
+        many = [RowDraw(at, settings[at % len(settings)]) for at in range(48)]
+        rows = np.stack([shaped(chance, FORMS[at % 2], 131_072) for at in range(len(many))])
+        together = drawn(device, rows, many)
+        assert together == [drawn(device, rows[at : at + 1], many[at : at + 1])[0] for at in range(len(many))]
 
 
 def check_whole_vocabularies(device: str) -> None:
@@ -169,7 +175,7 @@ def check_a_crowd_of_ties_is_settled_by_reading_the_row_again(device: str) -> No
 def check_random_settings(device: str) -> None:
     chance = np.random.default_rng(8)
     count = 64 if device == "cuda" else 8
-    for at in range(1600 if device == "cuda" else 1):
+    for at in range(CARD_ROUNDS if device == "cuda" else 1):
         size = int(chance.integers(5, 60_000 if device == "cuda" else 600))
         rows = np.stack([shaped(chance, FORMS[(at + n) % len(FORMS)], size) for n in range(count)])
         draws = [RowDraw(int(chance.integers(0, 2**40)), random_settings(chance)) for _ in range(count)]

@@ -13,16 +13,16 @@ from tests.kernels.triton.starting import starts_early
 
 FULL, WORD, LONG, REAL = "*fp32", "*i32", "*i64", "*fp64"
 KINDS = {
-    **dict.fromkeys(("logits", "coarse_edges", "fine_edges", "edges", "bounds", "list_values", "shares"), FULL),
+    **dict.fromkeys(("logits", "coarse_edges", "fine_edges", "edges", "bounds", "shares"), FULL),
     **dict.fromkeys(("seeds", "positions", "firsts", "lows", "totals", "coarse_sums", "fine_sums", "sums"), LONG),
     **dict.fromkeys(("divisors", "top_ps", "reaches"), REAL),
     **dict.fromkeys(("size", "stride", "words", "length", "blocks", "ends_each"), "i32"),
 }
-CONSTANTS = {"named": True, "sure": True, "block": 1024, "allowed": 4096, "most": 256, "coarse_steps": 32}
+CONSTANTS = {"named": True, "sure": True, "block": 1024, "allowed": 8192, "most": 256, "coarse_steps": 32}
 KERNELS: dict[str, tuple[Any, dict[str, int], int]] = {
     "survey": (sampler._survey, {}, 8),
-    "coarse": (sampler._coarse, {"steps": 32, "lanes": 256}, 8),
-    "fine": (sampler._fine, {"steps": 16, "lanes": 256}, 8),
+    "coarse": (sampler._coarse, {"steps": 32}, 8),
+    "fine": (sampler._fine, {"steps": 16}, 8),
     "gather": (sampler._gather, {"steps": 16}, 8),
     "settle": (sampler._settle, {"steps": 16, "lanes": 512}, 16),
     "accept": (acceptance._accept, {"size": 64, "ends": 16}, 1),

@@ -27,7 +27,7 @@ KNOWN_DRAWS = (
 def sampler() -> Any:
     """The kernels, with a list so short and turns so small that every way through them is taken by short rows."""
     made = kernels_of("sampler")
-    made.LISTED, made._BLOCK, made._LANES, made._SETTLE_LANES = 160, 128, 64, 128
+    made.LISTED, made._BLOCK, made._SETTLE_LANES = 160, 128, 128
     return made
 
 
