@@ -11,7 +11,6 @@ from typing import Any
 
 from tensorfold.adapters.cuda.assembly import Assembly, Block
 from tensorfold.adapters.cuda.blocks.embedding import EmbeddingBlock
-from tensorfold.adapters.cuda.blocks.experts import ExpertsBlock
 from tensorfold.adapters.cuda.blocks.head import HeadBlock
 from tensorfold.adapters.cuda.blocks.norm import NormBlock
 from tensorfold.adapters.cuda.builders import build
@@ -26,13 +25,6 @@ class SublayerBlock:
 
     def __init__(self, assembly: Assembly, norm: NormBlock, op: Block) -> None:
         self.norm, self.op = norm, op
-
-    def decode(self, stream: Tensor, made: Tensor | None, at: Rows) -> tuple[Tensor, Tensor]:
-        """What the op makes of a round's rows, and the residual with `made` added to it."""
-        if isinstance(self.op, ExpertsBlock):
-            return self.op.decode_behind(self.norm, stream, made, at)
-        rows, stream = self.norm(stream, made)
-        return self.op.decode(rows, at), stream
 
 
 class Decoder:
@@ -51,9 +43,10 @@ class Decoder:
         stream, made, tapped = self.embedding.decode(at.ids), None, {}
         for count, layer in enumerate(self.layers):
             for number, sublayer in enumerate(layer):
-                made, stream = sublayer.decode(stream, made, at)
+                rows, stream = sublayer.norm(stream, made)
                 if not number and count in taps:
                     tapped[count] = stream
+                made = sublayer.op.decode(rows, at)
         rows, stream = self.readout(stream, made)
         if len(self.layers) in taps:
             tapped[len(self.layers)] = stream

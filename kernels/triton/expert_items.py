@@ -182,5 +182,5 @@ def choose_and_list(
     _choose_and_list[(triton.cdiv(rows, step),)](
         logits, correction if corrected else logits, ids, weights, *lists, rows, experts, scale, apart,
         chosen, slots, corrected, normalize, step, tall, triton.next_power_of_2(experts), AN_ITEM,
-        num_warps=min(tall, 8), **follow(ids),
+        num_warps=min(tall, 4) if tall <= 8 else 8, **follow(ids),
     )  # fmt: skip

@@ -144,7 +144,7 @@ def spread_rows(x: Tensor, places: Tensor, slots: int) -> Tensor:
     rows, width = x.shape
     out = x.new_empty((rows * slots, width))
     block = min(4096, triton.next_power_of_2(width))
-    _spread_rows[(rows, triton.cdiv(width, block))](x.contiguous(), places, out, width, slots, block, num_warps=8)
+    _spread_rows[(rows, triton.cdiv(width, block))](x.contiguous(), places, out, width, slots, block, num_warps=4)
     return out
 
 

@@ -22,8 +22,6 @@ import triton.language as tl
 from tensorfold.kernels.triton.following import follow, let_next, wait_before
 
 Tensor = Any
-FEW = 16
-"""Rows up to which norm and logits in one launch take less time than two launches."""
 _MOST_HELD = 32768  # numbers of x that a program holds
 
 
@@ -40,36 +38,6 @@ def _logits(x, weight, out, rows, width, experts, tall: tl.constexpr, block: tl.
     value = tl.load(x + row[:, None] * width + place, mask=there[:, None] & inside, other=0.0)
     total = tl.sum(learnt.to(tl.float32) * value.to(tl.float32), 1)
     tl.store(out + row * experts + expert, total, mask=there)
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _norm_and_logits(
-    x, residual, norm, weight, out, total, logits, rows, width, experts, eps,
-    has_residual: tl.constexpr, tall: tl.constexpr, block: tl.constexpr, early: tl.constexpr,
-):  # fmt: skip
-    # What norms._add_norm and then _logits do, in their layouts: every program norms its rows for itself.
-    let_next(early)
-    expert = tl.program_id(0)
-    place = tl.arange(0, block)[None, :]
-    inside = place < width
-    learnt = tl.load(weight + expert.to(tl.int64) * width + place, mask=inside, other=0.0)
-    grown = tl.load(norm + place, mask=inside, other=0.0).to(tl.float32)
-    share = 1.0 / width
-    wait_before(early)
-    row = (tl.program_id(1) * tall + tl.arange(0, tall)).to(tl.int64)
-    there = row < rows
-    at, held = row[:, None] * width + place, there[:, None] & inside
-    mine = held & (tl.arange(0, tall) % experts == expert)[:, None]  # the rows that it writes for all
-    value = tl.load(x + at, mask=held, other=0.0).to(tl.float32)
-    if has_residual:
-        value += tl.load(residual + at, mask=held, other=0.0).to(tl.float32)
-        rounded = value.to(total.dtype.element_ty)
-        tl.store(total + at, rounded, mask=mine)
-        value = rounded.to(tl.float32)
-    scale = tl.rsqrt(tl.sum(value * value, 1) * share + eps)[:, None]
-    normed = (value * scale * grown).to(out.dtype.element_ty)
-    tl.store(out + at, normed, mask=mine)
-    tl.store(logits + row * experts + expert, tl.sum(learnt.to(tl.float32) * normed.to(tl.float32), 1), mask=there)
 
 
 @triton.jit
@@ -162,36 +130,15 @@ def _choose(
     store_choice(ids, weights, slot, weight, row, there, expert, experts, count, slots, tall)
 
 
-def _cut(rows: int, width: int, most_rows: int) -> tuple[int, int, int]:
-    """Rows a program, numbers it reads of each, and warps: 8 numbers a thread, as norms are laid out."""
-    block = triton.next_power_of_2(width)
-    tall = max(1, min(triton.next_power_of_2(rows), most_rows, _MOST_HELD // block))
-    return tall, block, max(1, min(32, block // 256))
-
-
 def score_rows(x: Tensor, weight: Tensor, logits: Tensor) -> None:
     """`logits` float32 [R, E] of rows [R, D] and `weight` [E, D]: one chain a row, whatever R is."""
     rows, width = x.shape
-    tall, block, warps = _cut(rows, width, 8)
+    # 8 numbers a thread, which never has fewer: a row is then laid out alike, alone and beside others.
+    block = max(256, triton.next_power_of_2(width))
+    tall = max(1, min(triton.next_power_of_2(rows), 4 if rows <= 16 else 8, _MOST_HELD // block))
     _logits[(len(weight), triton.cdiv(rows, tall))](
-        x, weight, logits, rows, width, len(weight), tall, block, num_warps=warps, **follow(logits)
+        x, weight, logits, rows, width, len(weight), tall, block, num_warps=min(32, block // 256), **follow(logits)
     )
-
-
-def norm_and_score(
-    x: Tensor, residual: Tensor | None, norm: Tensor, eps: float, out: Tensor, total: Tensor, weight: Tensor,
-    logits: Tensor,
-) -> None:  # fmt: skip
-    """`norms.add_norm` of rows into `out` and `total`, and `score_rows` of `out`, in one launch and with their bits.
-
-    Each expert's program norms the rows again, so this is for few of them: up to `FEW`.
-    """
-    rows, width = x.shape
-    tall, block, warps = _cut(rows, width, 4)
-    _norm_and_logits[(len(weight), triton.cdiv(rows, tall))](
-        x, x if residual is None else residual, norm, weight, out, total, logits, rows, width, len(weight), eps,
-        residual is not None, tall, block, num_warps=warps, **follow(logits),
-    )  # fmt: skip
 
 
 def choose_rows(

@@ -15,7 +15,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from tensorfold.kernels.triton.expert_items import choose_and_list, list_items
 from tensorfold.kernels.triton.norms import add_norm
 from tensorfold.kernels.triton.prompt_experts import sort_pairs, spread_rows, sum_slots
-from tensorfold.kernels.triton.routers import choose_rows, norm_and_score, score_rows
+from tensorfold.kernels.triton.routers import choose_rows, score_rows
 from tests.benchmarks.gpu_device import captured, seconds
 from tests.kernels.triton import prompt_checks
 
@@ -26,8 +26,7 @@ PROMPTS = (2048, 4096)
 WIDTH, EXPERTS, CHOSEN, SLOTS, LAYERS = 2688, 128, 6, 8, 23
 CHECKS = (
     "check_expert_items", "check_sorted_pairs", "check_prompt_experts", "check_choice_of_experts",
-    "check_choosing_and_listing_in_one_launch", "check_rows_normed_and_scored_in_one_launch",
-    "check_rows_of_logits_do_not_know_their_company",
+    "check_choosing_and_listing_in_one_launch", "check_rows_of_logits_do_not_know_their_company",
 )  # fmt: skip
 
 
@@ -55,11 +54,6 @@ class Layers:
     def score(self, layer: int) -> None:
         """Logits."""
         score_rows(self.out, self.weights[layer], self.logits)
-
-    def norm_and_score(self, layer: int) -> None:
-        """Both in one launch."""
-        weight = self.weights[layer]
-        norm_and_score(self.made, self.x, self.norm, 1e-5, self.out, self.total, weight, self.logits)
 
     def choose(self, layer: int) -> None:
         """The choice, and its lists."""
@@ -92,11 +86,9 @@ def rounds() -> dict[str, dict[int, float]]:
         ways: dict[str, tuple[Step, ...]] = {
             "norm": (on.add_norm,),
             "logits": (on.score,),
-            "norm and logits": (on.norm_and_score,),
             "choice and lists": (on.choose,),
             "the same apart": (on.choose_apart,),
-            "all in three": (on.add_norm, on.score, on.choose),
-            "all in two": (on.norm_and_score, on.choose),
+            "a layer": (on.add_norm, on.score, on.choose),
         }
         for name, steps in ways.items():
             found.setdefault(name, {})[rows] = timed(*steps)

@@ -8,10 +8,8 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.blocks.feed_forward import FeedForwardBlock
-from tensorfold.adapters.cuda.blocks.norm import NormBlock
 from tensorfold.adapters.cuda.blocks.router import RouterBlock
 from tensorfold.adapters.cuda.blocks.swiglu import SwigluBlock
-from tensorfold.adapters.cuda.experts import Choice
 from tensorfold.adapters.cuda.rows import Chunk, Rows
 from tensorfold.domain.families.ops import MixtureOfExperts, SharedExpert, SwiGLU
 
@@ -34,16 +32,7 @@ class ExpertsBlock:
 
     def decode(self, x: Tensor, at: Rows | None) -> Tensor:
         """Rows of a round [R, D] to [R, D]."""
-        return self._summed_up(x, self._choose.decode(x))
-
-    def decode_behind(
-        self, norm: NormBlock, stream: Tensor, made: Tensor | None, at: Rows | None
-    ) -> tuple[Tensor, Tensor]:
-        """`decode` of what `norm` makes of the residual and what is added to it, and their sum."""
-        x, stream, choice = self._choose.decode_behind(norm, stream, made)
-        return self._summed_up(x, choice), stream
-
-    def _summed_up(self, x: Tensor, choice: Choice) -> Tensor:
+        choice = self._choose.decode(x)
         total = self._experts.decode(x if self._narrow is None else self._narrow.decode(x), choice, self._summed)
         if self._widen is not None:
             total = self._widen.decode(total.to(x.dtype))

@@ -11,12 +11,11 @@ from typing import Any
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.assembly import Assembly
-from tensorfold.adapters.cuda.blocks.norm import NormBlock
 from tensorfold.adapters.cuda.experts import Choice, new_lists
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.ops import Router
 from tensorfold.kernels.triton.expert_items import MOST_PAIRS, TOGETHER, choose_and_list
-from tensorfold.kernels.triton.routers import FEW, choose_rows, norm_and_score, score_rows
+from tensorfold.kernels.triton.routers import choose_rows, score_rows
 
 Tensor = Any
 
@@ -37,18 +36,8 @@ class RouterBlock:
 
     def decode(self, x: Tensor) -> Choice:
         """What a round's rows choose; rows of one grouped launch bring its lists along."""
-        return self._of_a_round(self._scored(x))
-
-    def decode_behind(self, norm: NormBlock, stream: Tensor, made: Tensor | None) -> tuple[Tensor, Tensor, Choice]:
-        """What `norm` makes of a round's rows, and what they choose; few rows are normed and scored in one launch."""
-        if len(stream) > FEW:
-            x, stream = norm(stream, made)
-            return x, stream, self.decode(x)
-        x, logits = torch.empty_like(stream), self._new_logits(stream)
-        total = stream if made is None else torch.empty_like(stream)
-        rows, residual = (stream, None) if made is None else (made, stream)
-        norm_and_score(rows, residual, norm.weight, norm.eps, x, total, self._weight, logits)
-        return x, total, self._of_a_round(logits)
+        few = len(x) <= min(TOGETHER, MOST_PAIRS // self._slots)
+        return self._chosen(self._scored(x), together=few and self._plan.scoring == "sigmoid")
 
     def prompt(self, x: Tensor) -> Choice:
         """What a prompt's rows choose."""
@@ -57,16 +46,9 @@ class RouterBlock:
         return self._chosen(self._products.multiply_plain(x, self._weight))
 
     def _scored(self, x: Tensor) -> Tensor:
-        logits = self._new_logits(x)
+        logits = torch.empty((len(x), self._plan.experts), dtype=torch.float32, device=x.device)
         score_rows(x, self._weight, logits)
         return logits
-
-    def _new_logits(self, x: Tensor) -> Tensor:
-        return torch.empty((len(x), self._plan.experts), dtype=torch.float32, device=x.device)
-
-    def _of_a_round(self, logits: Tensor) -> Choice:
-        few = len(logits) <= min(TOGETHER, MOST_PAIRS // self._slots)
-        return self._chosen(logits, together=few and self._plan.scoring == "sigmoid")
 
     def _chosen(self, logits: Tensor, *, together: bool = False) -> Choice:
         plan = self._plan

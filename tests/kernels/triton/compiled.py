@@ -19,10 +19,6 @@ KERNELS: dict[str, tuple[Any, list[str | int | bool]]] = {
     "squared_relu": (norms._squared_relu, [HALF, HALF, LONG, 1024]),
     "combine": (norms._combine, [HALF, FULL, HALF, LONG, LONG, 512]),
     "logits": (routers._logits, [HALF, HALF, FULL, LONG, LONG, LONG, 8, 4096]),
-    "norm_and_logits": (
-        routers._norm_and_logits,
-        [*(HALF, HALF, FULL, HALF, HALF, HALF, FULL), LONG, LONG, LONG, "fp32", True, 4, 4096],
-    ),
     "choose": (
         routers._choose,
         [FULL, FULL, WORD, FULL, LONG, LONG, "fp32", 6, 8, False, False, True, True, 4, 128],
