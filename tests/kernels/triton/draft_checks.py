@@ -7,9 +7,36 @@ import os
 if __name__ == "__main__":
     os.environ["TRITON_INTERPRET"] = "1"
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import torch  # type: ignore[import-not-found, unused-ignore]
 
+from tensorfold.adapters.cuda.heads.dflash import BlockPass
+from tensorfold.adapters.cuda.heads.graphs import Graphs
+from tensorfold.adapters.cuda.heads.head import Found
+from tensorfold.adapters.cuda.heads.mtp_passes import Chains, Entries, Following, Sizes
+from tensorfold.adapters.cuda.sampler import RowDraw
+from tensorfold.domain.sampling import Sampling
+from tensorfold.kernels.triton.draft_ahead import keep_tokens
 from tensorfold.kernels.triton.draft_rows import take_rows
+
+TOKENS = [11, 12, 13, 14, 15, 21, 22, 31, 32, 33]
+WINDOWS = ((0, 5), (5, 2), (7, 3))
+"""First row and rows of three windows of one launch."""
+PATHS = ((0, 2, 3), (0,), (0, 1, 2))
+PENDING = (41, 42, 43)
+
+
+def found(device: str, width: int) -> Found:
+    """What a launch of these windows left."""
+    kept = torch.full((5, 2 + 8), -1, dtype=torch.int32)
+    for line, (path, pending) in enumerate(zip(PATHS, PENDING, strict=True)):
+        kept[line, : 2 + len(path)] = torch.tensor([len(path), pending, *path])
+    stream = torch.arange(len(TOKENS) * width, dtype=torch.float32).reshape(len(TOKENS), width)
+    tokens = torch.tensor(TOKENS, dtype=torch.int32)
+    taps = {2: stream.to(device), 5: 1000.0 + stream.to(device)}
+    return Found(kept.to(device), tokens.to(device), taps)
 
 
 def check_rows_of_many_streams_stand_side_by_side(device: str) -> None:
@@ -25,6 +52,76 @@ def check_rows_of_many_streams_stand_side_by_side(device: str) -> None:
             if source >= 0:
                 expected[target] = torch.cat([stream[source] for stream in given])
         assert torch.equal(out, expected)
+
+
+def chains_of(device: str, pool: Any, lanes: int) -> Chains:
+    """Chains that fill their rows in and run nothing."""
+    sizes = Sizes(8, 1, 9, 6, 66)
+    table = torch.zeros((7, 2), dtype=torch.int32, device=device)
+    none = cast(Any, None)
+    made = Chains(none, none, pool, table, sizes, lanes, Graphs(device, wanted=False))
+    made._begin = lambda rows: None  # type: ignore[method-assign]
+    return made
+
+
+def numbers(chains: Chains, rows: int) -> list[Any]:
+    """Everything that the passes of chains read."""
+    first = chains._first_rows(rows)
+    return [first._block._whole, chains._block._whole, chains._rules.rules.positions]
+
+
+def check_entries_are_laid_out_as_the_host_has_them(device: str) -> None:
+    for lines, lanes in (((0, 1, 2), 4), ((2,), 1), ((1, 0), 2)):
+        pools = [torch.zeros((70, 40), device=device) for _ in range(2)]
+        mine, theirs = (chains_of(device, pool, lanes) for pool in pools)
+        left, rows, given, entered = found(device, 40), 16, list[Following](), list[Entries]()
+        for line in lines:
+            (start, count), path, pending = WINDOWS[line], PATHS[line], PENDING[line]
+            slot, first, waits, room = line, 100 + line, 20 * line, range(20 * line + 1, 20 * line + 1 + count)
+            given.append(Following(slot, first, waits, room, line, start, RowDraw(first + 2, Sampling(line, 0.5))))
+            tokens, draw = [TOKENS[start + row] for row in path], RowDraw(first + 2 + len(path), Sampling(line, 0.5))
+            entered.append(Entries(slot, first, [*tokens, pending], [waits, *room[: len(path)]], draw))
+            pools[1][list(room[: len(path)])] = left.taps[2][[start + row for row in path]]
+        mine.follow(given, rows, left, left.taps[2])
+        theirs._first_rows(rows).send(entered)
+        theirs._send(entered)
+        assert torch.equal(*pools)
+        for one, other in zip(numbers(mine, rows), numbers(theirs, rows), strict=True):
+            assert torch.equal(one, other)
+
+
+def check_kept_tokens_and_blocks_are_laid_out_as_the_host_has_them(device: str) -> None:
+    left, order, nobody = found(device, 40), (0, 2, 1), 9
+    lengths = {line: 300 + line for line in order}
+    facts = [(line, WINDOWS[line][0], line + 3, lengths[line]) for line in order]
+    given = torch.tensor([*facts, (0, 0, 0, 0)], dtype=torch.int32, device=device)
+    tapped = torch.zeros((16, 80), device=device)
+    positions, rings = (torch.full((16,), 7, dtype=torch.int32, device=device) for _ in range(2))
+    keep_tokens(left.kept, given, 3, list(left.taps.values()), tapped, positions, rings, nobody)
+    rows = [WINDOWS[line][0] + row for line in order for row in PATHS[line]]
+    assert torch.equal(tapped[: len(rows)], torch.cat([stream[rows] for stream in left.taps.values()], dim=1))
+    assert not tapped[len(rows) :].any()
+    stands = [(lengths[line] + at, line + 3) for line in order for at in range(len(PATHS[line]))]
+    stands += [(0, nobody)] * (16 - len(stands))
+    assert list(zip(positions.tolist(), rings.tolist(), strict=True)) == stands
+
+    mine, theirs = (block_pass(device) for _ in range(2))
+    mine.fill([(lane_of(line, lengths[line]), 0) for line in order])
+    mine.follow(left.kept, given, 3)
+    theirs.fill([(lane_of(line, lengths[line] + len(PATHS[line])), PENDING[line]) for line in order])
+    assert torch.equal(mine._block._whole, theirs._block._whole)
+
+
+def lane_of(line: int, length: int) -> Any:
+    return SimpleNamespace(ring=line + 3, length=length)
+
+
+def block_pass(device: str) -> BlockPass:
+    """A pass of four blocks of eight rows, of which nothing runs."""
+    head = SimpleNamespace(
+        device=device, mask_token=77, rings=SimpleNamespace(nobody=9), block_pass_shape=lambda *shape: shape
+    )
+    return BlockPass(cast(Any, head), 4, 8)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,15 @@ pytestmark = [
     pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {', '.join(ABSENT)}"),
     pytest.mark.slow,
 ]
-CHECKS = ("check_rows_of_many_streams_stand_side_by_side",)
+CHECKS = (
+    "check_rows_of_many_streams_stand_side_by_side",
+    "check_entries_are_laid_out_as_the_host_has_them",
+    "check_kept_tokens_and_blocks_are_laid_out_as_the_host_has_them",
+)
+COMPILED = [
+    "mix", "place_block", "place_context", "read", "add_parts", "join", "take", "advance",
+    "enter_chains", "keep_tokens", "start_blocks",
+]  # fmt: skip
 
 
 def run(*words: str) -> list[str]:
@@ -32,5 +40,4 @@ def test_rows_of_drafts_move_as_they_are_told() -> None:
 
 @pytest.mark.parametrize("architecture", [80, 90, 100, 120])
 def test_kernels_of_draft_heads_compile(architecture: int) -> None:
-    made = run("tests.kernels.triton.draft_compiled", str(architecture))
-    assert made == ["mix", "place_block", "place_context", "read", "add_parts", "join", "take", "advance"]
+    assert run("tests.kernels.triton.draft_compiled", str(architecture)) == COMPILED

@@ -21,10 +21,12 @@ MTP = (
     "check_how_rows_came_does_not_matter",
     "check_lanes_draft_side_by_side_what_they_draft_alone",
     "check_many_kept_rows_wait_without_being_lost",
+    "check_drafts_are_queued_behind_launches",
 )
 DFLASH = (
     "check_candidates_and_pairs_are_the_oracles",
     "check_how_tokens_came_does_not_matter",
+    "check_drafts_are_queued_behind_launches",
     "check_matrices_are_rounded_to_few_bits",
 )
 
