@@ -9,11 +9,14 @@ torch and Triton; names of parts are in `gpu_parts.py`.
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -91,17 +94,28 @@ def _side_by_side(group: tuple[str, ...], words: argparse.Namespace, named: str)
     began = time.monotonic()
     logs: dict[str, Path | None] = {name: words.out / f"{name}.log" if len(group) > 1 else None for name in group}
     running = [(name, _started(name, words, named, logs[name])) for name in group]
-    for name, process in running:
-        try:
-            code = process.wait(max(1.0, began + _PART_S - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = process.wait()
-            print(f"{name}: FAILED: it took more than {_PART_S:.0f} s", flush=True)
-        log = logs[name]
-        if log is not None:
-            print(log.read_text(encoding="utf-8", errors="replace"), end="", flush=True)
-        yield name, code, time.monotonic() - began
+    try:
+        for name, process in running:
+            try:
+                code = process.wait(max(1.0, began + _PART_S - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _end(process)
+                code = process.wait()
+                print(f"{name}: FAILED: it took more than {_PART_S:.0f} s", flush=True)
+            log = logs[name]
+            if log is not None:
+                print(log.read_text(encoding="utf-8", errors="replace"), end="", flush=True)
+            yield name, code, time.monotonic() - began
+    finally:
+        for _, process in running:
+            if process.poll() is None:
+                _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a part with all that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _started(name: str, words: argparse.Namespace, named: str, log: Path | None) -> subprocess.Popen[bytes]:
@@ -110,7 +124,9 @@ def _started(name: str, words: argparse.Namespace, named: str, log: Path | None)
     command += ["--require"] if words.require else []
     out: IO[bytes] | None = None if log is None else log.open("wb")
     try:
-        return subprocess.Popen([*command, "--commit", named], stdout=out, stderr=None if out is None else out)
+        return subprocess.Popen(
+            [*command, "--commit", named], stdout=out, stderr=None if out is None else out, start_new_session=True
+        )
     finally:
         if out is not None:
             out.close()

@@ -6,6 +6,8 @@ A card's context cannot be inherited, so processes are started anew. Knows no ca
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -47,10 +49,19 @@ def beside(
 
 
 def _run(work: Callable[[Task], Result], task: Task, sender: Connection) -> None:
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
         sender.send(work(task))
     except BaseException:
         sender.send(FailedError(traceback.format_exc()))
+
+
+def _end_with_the_parent() -> None:
+    """A process whose parent was killed would keep the card."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _result(receiver: Connection, process: BaseProcess) -> Result | FailedError:

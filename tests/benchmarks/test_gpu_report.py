@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,26 @@ def test_all_parts_run_in_processes_of_their_own_and_one_that_fails_leaves_the_o
     assert said[-1].startswith("ceilings FAILED")
     assert "check FAILED" in said[-1] and "compile FAILED" in said[-1]
     assert (tmp_path / "check.log").exists()
+
+
+@pytest.mark.slow
+def test_a_part_that_takes_too_long_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def started(name: str, *rest: object) -> subprocess.Popen[bytes]:
+        sleeps = f"sleep 60 & echo $! > {tmp_path / 'child'}; wait"
+        return subprocess.Popen(["sh", "-c", sleeps], start_new_session=True)
+
+    monkeypatch.setattr(gpu, "_started", started)
+    monkeypatch.setattr(gpu, "_PART_S", 0.2)
+    monkeypatch.setattr("sys.argv", ["gpu", "--part", "all", "--only", "qwen", "--out", str(tmp_path)])
+    assert gpu.main() == 1
+    assert "qwen: FAILED: it took more than 0 s" in capsys.readouterr().out
+    stat = Path("/proc") / (tmp_path / "child").read_text().strip() / "stat"
+    until = time.monotonic() + 5
+    while stat.exists() and " Z " not in stat.read_text() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert time.monotonic() < until
 
 
 def test_a_part_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
