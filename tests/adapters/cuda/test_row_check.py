@@ -149,10 +149,22 @@ def test_the_long_prompt_ends_where_windows_cross_a_page() -> None:
     assert LONG < 2 * PAGE < LONG + 32 and LONG + 64 < CONTEXT
 
 
-def test_no_measured_launch_waits_for_a_round_that_was_queued_ahead() -> None:
+def test_measured_rounds_of_one_row_are_queued_ahead_and_no_others_wait_for_them() -> None:
     made = listed(graphs=True)
-    ahead = []
-    before = made.model._look_ahead
-    made.model._look_ahead = lambda *given: (ahead.append(given), before(*given))[1]  # type: ignore[method-assign, func-returns-value]
+    ahead: list[int] = []
+    taken: list[int] = []
+    look, run = made.model._look_ahead, made.model._run
+
+    def looked(launched: Any, rows: int) -> None:
+        ahead.append(rows)
+        look(launched, rows)
+
+    def ran(windows: Any, rows: int, *, alone: bool) -> Any:
+        taken.append(rows)
+        return run(windows, rows, alone=alone)
+
+    made.model._look_ahead, made.model._run = looked, ran  # type: ignore[method-assign]
     timings.measure(made.model)
-    assert not ahead
+    assert set(ahead) == {1} and len(ahead) >= timings.TURNS
+    # The last of them is the one that nobody asks for; nothing of the model is timed behind it.
+    assert taken.count(1) == timings.WARM + timings.TURNS - (len(ahead) - 1) and taken[-1] == 1
