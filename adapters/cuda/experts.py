@@ -19,30 +19,35 @@ from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, ExpertLaunch
 from tensorfold.kernels.triton.dequantize import dequantize
 from tensorfold.kernels.triton.expert_items import list_items
 from tensorfold.kernels.triton.norms import combine, gated_silu, squared_relu
-from tensorfold.kernels.triton.prompt_experts import multiply_groups, sort_pairs, sum_slots
+from tensorfold.kernels.triton.prompt_experts import multiply_groups, sort_pairs, spread_rows, sum_slots
 
 if TYPE_CHECKING:
     from tensorfold.adapters.cuda.products import Products
 
 Tensor = Any
 Lists = tuple[Tensor, Tensor, Tensor]
+LISTS_APART = 8 * MOST_PAIRS
 
 
 class Choice(NamedTuple):
     """What rows chose: `ids` int32 [R, k] of entries, best first, and their `weights` float32 [R, k].
 
-    `lists`: items and members of the grouped products, where the choice has made them already.
+    `lists`: items and members of the grouped products of each `MOST_PAIRS` // k rows, where the choice has made them.
     """
 
     ids: Tensor
     weights: Tensor
-    lists: Lists | None = None
+    lists: tuple[Lists, ...] | None = None
 
 
-def new_lists(device: Any) -> Lists:
-    """Room for items, members by row and members by pair of one launch (see `kernels/triton/expert_items.py`)."""
-    whole = torch.empty(4 * MOST_PAIRS + 4 * MOST_PAIRS, dtype=torch.int32, device=device)
-    return whole[: 4 * MOST_PAIRS], whole[4 * MOST_PAIRS : 6 * MOST_PAIRS], whole[6 * MOST_PAIRS :]
+def new_lists(device: Any, count: int = 1) -> tuple[Lists, ...]:
+    """Room for items, members by row and members by pair of `count` launches (see `kernels/triton/expert_items.py`).
+
+    Those of a launch begin `LISTS_APART` numbers behind those of the one before.
+    """
+    whole = torch.empty((count, LISTS_APART), dtype=torch.int32, device=device)
+    items, by_row, by_pair = whole.split((4 * MOST_PAIRS, 2 * MOST_PAIRS, 2 * MOST_PAIRS), 1)
+    return tuple(zip(items, by_row, by_pair, strict=True))
 
 
 class ExpertStack:
@@ -70,9 +75,9 @@ class ExpertStack:
         x, slots = x.contiguous(), ids.shape[1]
         out = torch.empty((len(x), self._down.matrix.outputs), dtype=dtype, device=x.device)
         step = MOST_PAIRS // slots
-        for start in range(0, len(x), step):
+        for number, start in enumerate(range(0, len(x), step)):
             part = slice(start, start + step)
-            self._decode(x[part], ids[part], weights[part], lists, out[part])
+            self._decode(x[part], ids[part], weights[part], lists[number] if lists else None, out[part])
         return out
 
     def prompt(self, x: Tensor, choice: Choice, dtype: Any = torch.float32) -> Tensor:
@@ -80,8 +85,8 @@ class ExpertStack:
         ids, weights, _ = choice
         entries = len(self._up.blocks)
         tiles = self._products.expert_tiles()
-        order, places, used, table = sort_pairs(ids, entries, tiles.m)
-        rows = x[order // ids.shape[1]]
+        _, places, used, table = sort_pairs(ids, entries, tiles.m)
+        rows = spread_rows(x, places, ids.shape[1])
         square = isinstance(self._plan, FeedForward)
         made = self._grouped(self._up, rows, used, table, square)
         hidden = made if square else self._activated(made)
@@ -93,7 +98,7 @@ class ExpertStack:
     def _decode(self, x: Tensor, ids: Tensor, weights: Tensor, lists: Lists | None, out: Tensor) -> None:
         products, pairs = self._products, ids.numel()
         if lists is None:
-            lists = new_lists(x.device)
+            (lists,) = new_lists(x.device)
             list_items(ids, *lists)
         items, by_row, by_pair = lists
         up, down = self._launch(len(x), pairs)

@@ -11,7 +11,7 @@ from typing import Any
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.assembly import Assembly
-from tensorfold.adapters.cuda.experts import Choice, new_lists
+from tensorfold.adapters.cuda.experts import LISTS_APART, Choice, new_lists
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.ops import Router
 from tensorfold.kernels.triton.expert_items import MOST_PAIRS, TOGETHER, choose_and_list
@@ -35,8 +35,8 @@ class RouterBlock:
             self._correction = torch.from_numpy(correction).to(assembly.device).contiguous()
 
     def decode(self, x: Tensor) -> Choice:
-        """What a round's rows choose; rows of one grouped launch bring its lists along."""
-        few = len(x) <= min(TOGETHER, MOST_PAIRS // self._slots)
+        """What a round's rows choose; they bring the lists of the grouped products along."""
+        few = min(len(x), MOST_PAIRS // self._slots) <= TOGETHER
         return self._chosen(self._scored(x), together=few and self._plan.scoring == "sigmoid")
 
     def prompt(self, x: Tensor) -> Choice:
@@ -55,10 +55,11 @@ class RouterBlock:
         ids = torch.empty((len(logits), self._slots), dtype=torch.int32, device=logits.device)
         weights = torch.empty((len(logits), self._slots), dtype=torch.float32, device=logits.device)
         if together and not plan.over_chosen:
-            lists = new_lists(logits.device)
+            lists = new_lists(logits.device, -(-len(logits) // (MOST_PAIRS // self._slots)))
             choose_and_list(
-                logits, self._correction, ids, weights, plan.scale, lists, chosen=plan.chosen, normalize=plan.normalize
-            )
+                logits, self._correction, ids, weights, plan.scale, lists[0], chosen=plan.chosen,
+                normalize=plan.normalize, apart=LISTS_APART,
+            )  # fmt: skip
             return Choice(ids, weights, lists)
         choose_rows(
             logits, self._correction, ids, weights, plan.scale, chosen=plan.chosen, scoring=plan.scoring,
