@@ -34,10 +34,13 @@ def commit() -> str:
 
 
 def card() -> str:
-    """The name of the card."""
+    """The name of the card, or nothing known where a fault left it unusable."""
     import torch
 
-    return str(torch.cuda.get_device_name())
+    try:
+        return str(torch.cuda.get_device_name())
+    except (AssertionError, RuntimeError):
+        return "unknown"
 
 
 def run(name: str, part: Part, folder: Path, cubins: Path, named: str) -> bool:
@@ -62,8 +65,8 @@ def run(name: str, part: Part, folder: Path, cubins: Path, named: str) -> bool:
         "words": found.words,
     }
     put(folder / f"{name}.json", record)
-    merge(folder)
     print(f"{name}: {found.words}; record: {record['record']} ({record['seconds']:.0f} s, {named})", flush=True)
+    merge(folder)
     return found.met
 
 

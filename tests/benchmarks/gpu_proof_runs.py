@@ -71,7 +71,7 @@ class Outcome:
             "models": {name: asdict(one) for name, one in self.proved.items()},
             "caught": self.caught,
             "captured against uncaptured": {"tokens": self.eager, "differences": self.eager_differences},
-            "streams": "alone, 4 and 8 at once, half of them sampled",
+            "company": "alone, 4 and 8 at once, half of them sampled",
             "record": "on, read-only, poisoned and emptied, temporary folders",
         }
 

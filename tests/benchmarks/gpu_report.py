@@ -53,22 +53,22 @@ def put(path: Path, record: Mapping[str, Any]) -> None:
 
 def state(figures: Mapping[str, Any]) -> str:
     """The record's state of a part's figures, in words."""
-    return "; ".join(sorted(set(_states(figures)))) or NO_RECORD
+    return "; ".join(sorted(set(_states(figures)))) or (NO_RECORD if figures else "no figures")
 
 
 def plots(parts: Mapping[str, Any]) -> Iterator[Plot]:
     """Name, title and figures of each plot that there are figures for."""
-    rounds = {_named(name): record for name, record in parts.items() if "rounds" in record["figures"]}
+    rounds = {_named(name): record for name, record in parts.items() if _has(record, "rounds", "device ms")}
     if rounds:
         lines = {name: _numbers(record["figures"]["rounds"]["device ms"]) for name, record in rounds.items()}
         yield "rounds", "A round by rows", lines | {"unit": "ms", "across": "rows"} | _said(rounds)
-    streams = {_named(name): record for name, record in parts.items() if "streams" in record["figures"]}
+    streams = {_named(name): record for name, record in parts.items() if _has(record, "streams", "tokens/s")}
     if streams:
         lines = {
             f"{name}{mixed and ', half sampled'}": _numbers(record["figures"][f"streams{mixed}"]["tokens/s"])
             for name, record in streams.items()
             for mixed in ("", " half sampled")
-            if f"streams{mixed}" in record["figures"]
+            if _has(record, f"streams{mixed}", "tokens/s")
         }
         yield (
             "streams",
@@ -89,6 +89,12 @@ _SPEEDS = (
     "file written again tokens/s",
     "copied tokens/s",
 )
+
+
+def _has(record: Mapping[str, Any], series: str, unit: str) -> bool:
+    """Whether a part has figures of a series; a step that failed left none."""
+    figures = record["figures"].get(series)
+    return isinstance(figures, Mapping) and bool(figures.get(unit))
 
 
 def _named(part: str) -> str:

@@ -12,6 +12,8 @@ import pytest
 
 from tests.benchmarks import gpu, gpu_parts
 from tests.benchmarks.gpu_parts import PARTS, Found
+from tests.benchmarks.gpu_proof import Proved
+from tests.benchmarks.gpu_proof_runs import Outcome
 from tests.benchmarks.gpu_report import gather, merge
 
 ROUNDS = {"device ms": {1: 5.0, 16: 6.0, 2: 5.1}, "record": "off"}
@@ -85,6 +87,16 @@ def test_a_part_that_raises_says_why_and_has_no_figures(tmp_path: Path, monkeypa
     assert not gpu.run("qwen", part, tmp_path, tmp_path, "aaaa")
     record = json.loads((tmp_path / "gpu.json").read_text())["parts"]["qwen"]
     assert (record["met"], record["figures"], record["words"]) == (False, {}, "FAILED: ValueError: no card here")
+
+
+def test_figures_of_any_part_can_be_merged_with_those_that_are_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proof = Outcome(proved={"llama": Proved(compared=3)}).figures()
+    empty = {"rounds": {"device ms": {}, "record": "off"}, "streams": "none"}
+    for name, figures in (("proof-tiny", proof), ("llama", empty), ("nemotron", {}), ("qwen-serving", SERVING)):
+        run(name, figures, tmp_path, "aaaa", monkeypatch)
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"streams.svg"}
 
 
 def test_every_part_names_the_records_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
