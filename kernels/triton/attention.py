@@ -103,14 +103,14 @@ def form_of(
 
 
 def launched(form: Form, rows: int) -> Form:
-    """The form in which a launch of so many rows runs: its pairs in the smaller tile where they fit, by 8 warps.
+    """The form in which a launch of so many rows runs: its pairs in the smaller tile where they fit.
 
     The bits are the same: all sums over keys are chains of the matrix unit, whichever of its instructions makes them
     (`python -m tests.benchmarks.gpu --part attention` compares them on a card).
     """
     if not form.few or rows * form.shared > form.few:
         return form
-    return replace(form, tile=form.few, warps=8, few=0)
+    return replace(form, tile=form.few, warps=4, few=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,9 +362,9 @@ def attend_rows(
         width, form.dims, form.window > 0, form.tile, form.per_tile, form.parts, form.step, scratch.plan.shape[1],
         form.stages, num_warps=form.warps, **follow(query),
     )  # fmt: skip
-    slice_ = min(form.dims, 128)
+    slice_ = min(form.dims, 64)
     _merge[(rows, heads, form.dims // slice_)](
         scratch.most, scratch.total, scratch.mixed, lengths, query if gate is None else gate, out, factor, form.window,
-        *gate_at, heads, width, form.window > 0, form.parts, form.step, gate is not None, slice_, num_warps=4,
+        *gate_at, heads, width, form.window > 0, form.parts, form.step, gate is not None, slice_, num_warps=2,
         **follow(out),
     )  # fmt: skip

@@ -123,7 +123,7 @@ def _walk(
 
 
 def delta_parts(
-    mixed: Tensor, gates: Tensor, key_heads: int, key_width: int, *, precision: str = "tf32x3", warps: int = 4
+    mixed: Tensor, gates: Tensor, key_heads: int, key_width: int, *, precision: str = "tf32", warps: int = 4
 ) -> tuple[Tensor, Tensor, Tensor]:
     """D and P of every block and head, [B, H, 64, 64] of `mixed`'s dtype, and four scales of its rows, [B, H, 64, 4].
 

@@ -73,8 +73,8 @@ def _combine(pairs, weights, out, width, slots, block: tl.constexpr, early: tl.c
 
 
 def _warps(block: int) -> int:
-    """Warps of a norm: 8 numbers a thread, one load of 16 bytes, so that a row is one short piece of code."""
-    return max(1, min(32, block // 256))
+    """Warps of a norm: 16 numbers a thread, two loads of 16 bytes, so that a row is one short piece of code."""
+    return max(1, min(32, block // 512))
 
 
 def add_norm(x: Tensor, residual: Tensor | None, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> None:

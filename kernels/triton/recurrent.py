@@ -89,10 +89,12 @@ def _delta(
     lane, steps, source, target, flags, committed, aside = _asked(lanes, by_row, schedule, counts, places, most_steps)
     plan = schedule + lane * most_steps * 3
     keys, values = tl.arange(0, key_width), slice_ * part + tl.arange(0, part)
-    inner = keys[:, None] * value_width + values[None, :]
-    size = key_width * value_width
-    committed, aside = (committed * heads + head) * size, (aside * heads + head) * size
-    now = tl.load(state + committed + inner, mask=_all(inner, steps), other=0.0)
+    size: tl.constexpr = key_width * value_width
+    # Rows are added last, so that what lies between two of a thread's rows is known to the compiler.
+    within = head * size + values[None, :]
+    from_, to_aside = state + committed * heads * size + within, state + aside * heads * size + within
+    down = keys[:, None] * value_width
+    now = tl.load(from_ + down, mask=_all(down, steps), other=0.0)
     ahead = plan + 3 * tl.maximum(tl.minimum(1, steps - 1), 0)
     next_source, next_target, next_flags = tl.load(ahead), tl.load(ahead + 1), tl.load(ahead + 2)
     key_head = head // (heads // key_heads)
@@ -109,11 +111,14 @@ def _delta(
         next_q, next_k, next_v, next_kept, next_kept_k, next_beta, next_scale_k, next_kept_q, next_both = _delta_row(
             mixed, factors, first + next_source, head, key_head, key_heads, heads, channels, keys, column, key_width
         )
-        # From memory: copies in registers would cost every step more than a branch costs.
-        if (flags & 1) != 0:
-            now = tl.load(state + committed + inner)
-        if (flags & 8) != 0:
-            now = tl.load(state + aside + inner)
+        # From memory: copies in registers would cost every step more than a branch costs. The barriers make branches
+        # of both conditions: without them every step issues all loads and stores of a state, switched off.
+        if (flags & 9) != 0:
+            tl.debug_barrier()
+            if (flags & 8) != 0:
+                now = tl.load(to_aside + down)
+            else:
+                now = tl.load(from_ + down)
         wide_k, wide_q = k.to(tl.float32)[:, None], q.to(tl.float32)[:, None]
         seen, asked = tl.sum(now * wide_k, 0), tl.sum(now * wide_q, 0)
         change = beta * (v.to(tl.float32) - kept_k * seen)
@@ -121,10 +126,12 @@ def _delta(
         now = now * kept + wide_k * (scale_k * change)[None, :]
         to = out + tl.maximum(target, 0).to(tl.int64) * heads * value_width + column
         tl.store(to, result.to(out.dtype.element_ty), mask=values < tl.where(target >= 0, value_width, 0))
-        if (flags & 2) != 0:
-            tl.store(state + committed + inner, now)
-        if (flags & 4) != 0:
-            tl.store(state + aside + inner, now)
+        if (flags & 6) != 0:
+            tl.debug_barrier()
+            if (flags & 2) != 0:
+                tl.store(from_ + down, now)
+            if (flags & 4) != 0:
+                tl.store(to_aside + down, now)
         target, flags = next_target, next_flags
         next_source, next_target, next_flags = later_source, later_target, later_flags
         q, k, v, kept, kept_k, beta = next_q, next_k, next_v, next_kept, next_kept_k, next_beta
@@ -171,20 +178,22 @@ def _mamba2(
         next_x, next_into, next_out_of, next_kept, next_step = _mamba2_row(
             mixed, factors, first + next_source, head, group, groups, heads, channels, column, deep, whole, size
         )
-        # From memory: copies in registers would cost every step more than a branch costs.
-        if (flags & 1) != 0:
-            now = tl.load(state + committed + inner)
-        if (flags & 8) != 0:
-            now = tl.load(state + aside + inner)
+        # From memory: copies in registers would cost every step more than a branch costs. The barriers make branches
+        # of both conditions: without them every step issues all loads and stores of a state, switched off.
+        if (flags & 9) != 0:
+            tl.debug_barrier()
+            now = tl.load(state + tl.where((flags & 8) != 0, aside, committed) + inner)
         wide = x.to(tl.float32)
         now = now * kept + (step * wide)[:, None] * into.to(tl.float32)[None, :]
         result = tl.sum(now * out_of.to(tl.float32)[None, :], 1) + straight * wide
         to = out + tl.maximum(target, 0).to(tl.int64) * heads * width + column
         tl.store(to, result.to(out.dtype.element_ty), mask=rows < tl.where(target >= 0, width, 0))
-        if (flags & 2) != 0:
-            tl.store(state + committed + inner, now)
-        if (flags & 4) != 0:
-            tl.store(state + aside + inner, now)
+        if (flags & 6) != 0:
+            tl.debug_barrier()
+            if (flags & 2) != 0:
+                tl.store(state + committed + inner, now)
+            if (flags & 4) != 0:
+                tl.store(state + aside + inner, now)
         target, flags = next_target, next_flags
         next_source, next_target, next_flags = later_source, later_target, later_flags
         x, into, out_of, kept, step = next_x, next_into, next_out_of, next_kept, next_step

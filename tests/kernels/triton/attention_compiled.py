@@ -34,7 +34,7 @@ def part(form: Form) -> Kinds:
 
 def merge(form: Form) -> Kinds:
     """Those of the merge."""
-    sizes: Kinds = [form.heads, form.width, form.window > 0, form.parts, form.step, True, 128]
+    sizes: Kinds = [form.heads, form.width, form.window > 0, form.parts, form.step, True, 64]
     return [*[FULL] * 3, WORD, HALF, HALF, REAL, *[LONG] * 3, *sizes]
 
 
@@ -82,7 +82,7 @@ if __name__ == "__main__":
             "part": (attention._part, part(form), form.warps),
             "part_few": (attention._part, part(few), few.warps),
             "plan": (attention._plan, plan(form), 4),
-            "merge": (attention._merge, merge(form), 4),
+            "merge": (attention._merge, merge(form), 2),
             "place": (place_rows._place, place(form, of_rows=True), 4),
             "place_span": (place_rows._place, place(form, of_rows=False), 1),
             "span": (prompt_attention._span, span(form, cut), cut.warps),

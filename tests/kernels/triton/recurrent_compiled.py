@@ -73,7 +73,7 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
     ),
     "delta_parts": (
         delta_scan._parts,
-        [HALF, FULL, HALF, HALF, FULL, *[LONG] * 4, 128, 64, "tf32x3"],
+        [HALF, FULL, HALF, HALF, FULL, *[LONG] * 4, 128, 64, "tf32"],
         4,
     ),
     "delta_walk": (
