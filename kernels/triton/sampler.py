@@ -525,7 +525,7 @@ def _settle(
                     best, winner = _better(score, rank, best, winner)
                     rest = tl.where(index == here, float("-inf"), rest)
                     top = tl.max(rest, 0)
-                asking = winner < surely
+                asking = (winner >= 0) & (winner < surely)
                 if asking:
                     before = above + _mass(
                         places, logits, masks, masked, row, size, stride, words, inside, count, high, divisor,
@@ -587,6 +587,11 @@ class Scratch:
     bounds: Tensor  # float32 [R, 4096]
     places: Tensor  # int32 [R, LISTED]
 
+    def clear(self) -> None:
+        """Forget a draw of which a part has run."""
+        for added in (self.firsts, self.lows, self.coarse_sums, self.fine_sums, self.totals, self.counts):
+            added.zero_()
+
 
 def scratch(rows: int, zeros: Any, kinds: Any) -> Scratch:
     """Scratch for up to `rows` rows; `zeros(shape, kind)` makes it, `kinds` names int32, int64 and float32."""
@@ -621,6 +626,17 @@ def draw_rows(
     [V], ascending: the tokens that the logits belong to, where they are not all. `shares` float32 [R] gets the
     probability of the drawn token among them at the row's temperature.
     """
+    try:
+        _launch(logits, rules, room, tokens, masks, ids, shares)
+    except BaseException:
+        room.clear()  # or the next draw would add to what this one began
+        raise
+
+
+def _launch(
+    logits: Tensor, rules: Rules, room: Scratch, tokens: Tensor, masks: Tensor | None, ids: Tensor | None,
+    shares: Tensor | None,
+) -> None:  # fmt: skip
     rows, size = logits.shape
     length, blocks = length_of(rows, size), -(-size // _BLOCK)
     stride = logits.stride(0)

@@ -1,4 +1,4 @@
-"""The sampler on the card: draws against the domain's, hundreds of thousands of them, then times by rows and settings.
+"""The sampler on the card: draws against the domain's, thousands of them, then times by rows and settings.
 
 A time is of one draw (five kernels) in a graph of several. `warm`: one draw behind another. `cold`: as a round of a
 model has it, whose weights have passed through the cache and whose kernels have taken the place of these; what that
@@ -138,7 +138,7 @@ def kernels() -> None:
 if __name__ == "__main__":
     import sys
 
-    wrong = check()
+    wrong = [] if "times" in sys.argv else check()
     measure()
     kernels()
     sys.exit(bool(wrong))

@@ -46,6 +46,10 @@ class Memory:
         """Elements from one entry of an axis to the next."""
         return int(self.values.strides[axis] // self.values.itemsize)
 
+    def zero_(self) -> None:
+        """As a tensor's."""
+        self.values[...] = 0
+
     def __add__(self, more: Any) -> Memory:
         return Memory(self.values, self.at + more)
 

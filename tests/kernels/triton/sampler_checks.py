@@ -65,10 +65,14 @@ def expected(logits: Floats, draws: Sequence[RowDraw | None]) -> list[int]:
 
 def drawn(device: str, logits: Floats, draws: Sequence[RowDraw | None]) -> list[int]:
     """The kernels' draws of rows [R, V]."""
-    sampler = Sampler(len(draws), logits.shape[1], device)
+    return drawn_in_turn(device, [logits], draws)[0]
+
+
+def drawn_in_turn(device: str, several: Sequence[Floats], draws: Sequence[RowDraw | None]) -> list[list[int]]:
+    """The draws of one sampler from one set of rows behind another."""
+    sampler = Sampler(len(draws), several[0].shape[1], device)
     sampler.send(draws)
-    tokens: list[int] = sampler.draw(torch.from_numpy(logits).to(device)).tolist()
-    return tokens
+    return [sampler.draw(torch.from_numpy(logits).to(device)).tolist() for logits in several]
 
 
 def same(device: str, logits: Floats, draws: Sequence[RowDraw | None]) -> None:
@@ -96,7 +100,7 @@ def shaped(chance: np.random.Generator, form: str, size: int) -> Floats:
     return row
 
 
-CARD_ROUNDS = 1600
+CARD_ROUNDS = 40
 FORMS = ("bell", "peaked", "ties", "flat", "broken", "wide")
 
 
@@ -150,6 +154,18 @@ def check_a_row_alone_draws_what_it_draws_in_company(device: str) -> None:
         rows = np.stack([shaped(chance, FORMS[at % 2], 131_072) for at in range(len(many))])
         together = drawn(device, rows, many)
         assert together == [drawn(device, rows[at : at + 1], many[at : at + 1])[0] for at in range(len(many))]
+
+
+def check_a_draw_leaves_nothing_to_the_next(device: str) -> None:
+    chance = np.random.default_rng(10)
+    settings = SETTINGS if device == "cuda" else SETTINGS[1:5]
+    draws = [RowDraw(3 + at, sampling) for at, sampling in enumerate(settings)]
+    several = [
+        np.stack([shaped(chance, form, 2500) for _ in settings]) + np.float32(shift)
+        for form, shift in (("peaked", 60), ("bell", -5), ("flat", 0))
+    ]
+    for rows, tokens in zip(several, drawn_in_turn(device, several, draws), strict=True):
+        assert tokens == expected(rows, draws)
 
 
 def check_whole_vocabularies(device: str) -> None:

@@ -31,6 +31,7 @@ CHECKS = (
     "rows_of_nothing_and_of_infinities",
     "masks_and_forced_rows",
     "a_row_alone_draws_what_it_draws_in_company",
+    "a_draw_leaves_nothing_to_the_next",
     "a_crowd_of_ties_is_settled_by_reading_the_row_again",
     "random_settings",
     "draws_among_named_ids_and_their_shares",
