@@ -147,6 +147,7 @@ def test_a_cut_through_a_flat_row_never_makes_the_whole_row_be_read_again() -> N
     """Wherever it lies in a step: a row that is read again costs a hundred times a draw."""
     whole, chance = kernels_of("sampler"), np.random.default_rng(4)
     row = chance.standard_normal((1, 10_000)).astype(np.float32)
+    whole.LISTED, room = 600, scratch(whole, 1)
     again: list[bool] = []
     plain = whole._candidate
 
@@ -158,5 +159,5 @@ def test_a_cut_through_a_flat_row_never_makes_the_whole_row_be_read_again() -> N
     whole._candidate = watched
     for top_p in np.linspace(0.05, 0.995, 40).tolist():
         setting = Sampling(3, 1.0, 0, top_p)
-        assert drawn(whole, row, [5], [setting]) == [draw(row[0], 5, setting)]
+        assert drawn(whole, row, [5], [setting], room) == [draw(row[0], 5, setting)]
     assert not again
