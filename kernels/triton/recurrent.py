@@ -104,6 +104,7 @@ def _delta(
     q, k, v, kept, kept_k, beta, scale_k, kept_q, both = _delta_row(
         mixed, factors, first + source, head, key_head, key_heads, heads, channels, keys, column, key_width
     )
+    wide_k, wide_q = k.to(tl.float32)[:, None], q.to(tl.float32)[:, None]
     # Inputs are fetched one step ahead, and the plan of a step two ahead, so that no step waits for both in turn.
     for i in range(steps):
         ahead = plan + 3 * tl.minimum(i + 2, steps - 1)
@@ -119,7 +120,6 @@ def _delta(
                 now = tl.load(to_aside + down)
             else:
                 now = tl.load(from_ + down)
-        wide_k, wide_q = k.to(tl.float32)[:, None], q.to(tl.float32)[:, None]
         seen, asked = tl.sum(now * wide_k, 0), tl.sum(now * wide_q, 0)
         change = beta * (v.to(tl.float32) - kept_k * seen)
         result = kept_q * asked + both * change
@@ -134,7 +134,8 @@ def _delta(
                 tl.store(to_aside + down, now)
         target, flags = next_target, next_flags
         next_source, next_target, next_flags = later_source, later_target, later_flags
-        q, k, v, kept, kept_k, beta = next_q, next_k, next_v, next_kept, next_kept_k, next_beta
+        wide_k, wide_q = next_k.to(tl.float32)[:, None], next_q.to(tl.float32)[:, None]
+        v, kept, kept_k, beta = next_v, next_kept, next_kept_k, next_beta
         scale_k, kept_q, both = next_scale_k, next_kept_q, next_both
 
 
