@@ -144,10 +144,11 @@ def _called(call: Callable[..., Any], folder: Path) -> Any:
 
 def model(name: str, folder: Path) -> Found:
     """One model of true geometry, one stream."""
-    from tests.benchmarks import gpu_model, gpu_profile
+    from tests.benchmarks import gpu_compile, gpu_model, gpu_profile
     from tests.benchmarks.gpu_planting import Wanted, timed, true
 
     until = time.monotonic() + _MODEL_S
+    gpu_compile.compile_all(folder, say, [name])
     wanted = Wanted(context=max(gpu_model.PROMPTS) + 1024)
     with true(name, wanted, folder, say) as loaded:
         say(f"-- loaded: {_MODEL_S + time.monotonic() - until:.1f} s")
@@ -158,10 +159,11 @@ def model(name: str, folder: Path) -> Found:
 
 def serving(name: str, folder: Path) -> Found:
     """One model of true geometry, many streams, and over HTTP."""
-    from tests.benchmarks import gpu_serving
+    from tests.benchmarks import gpu_compile, gpu_serving
     from tests.benchmarks.gpu_planting import Wanted, true
 
     until = time.monotonic() + _MODEL_S
+    gpu_compile.compile_all(folder, say, [name])
     wanted = Wanted(streams=max(gpu_serving.STREAMS), context=2048, head=False)
     with true(name, wanted, folder, say) as loaded:
         say(f"-- loaded: {_MODEL_S + time.monotonic() - until:.1f} s")
@@ -257,8 +259,9 @@ def proof_tiny(folder: Path) -> Found:
 
 def proof_true(folder: Path) -> Found:
     """The models of true geometry."""
-    from tests.benchmarks import gpu_proof_runs
+    from tests.benchmarks import gpu_compile, gpu_proof_runs
 
+    gpu_compile.compile_all(folder, say)
     return _proof(gpu_proof_runs.true_geometry(folder, _SEED, LEAST_TRUE, say), LEAST_TRUE)
 
 

@@ -51,6 +51,7 @@ class Planted:
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> Planted:
     made = Planted()
+    monkeypatch.setattr(gpu_compile, "compile_all", lambda folder, say, names: {})
     monkeypatch.setitem(sys.modules, "tests.benchmarks.gpu_planting", made)
     return made
 
@@ -131,7 +132,7 @@ def test_compiling_tells_the_seconds_of_each_model_once(tmp_path: Path, monkeypa
     monkeypatch.setattr(gpu_compile, "beside", ran({"qwen": 50.0, "llama": 20.0}))
     found = gpu_parts.compiled(tmp_path)
     assert not found.met
-    assert found.words == "compiled side by side: qwen 50 s, nemotron ValueError: no card, llama 20 s"
+    assert found.words == "compiled side by side: qwen 50 s, nemotron drafts ValueError: no card, llama 20 s"
     monkeypatch.setattr(gpu_compile, "beside", ran({"nemotron": 40.0}))
     assert gpu_parts.compiled(tmp_path).words == "compiled side by side: nemotron 40 s"
     assert gpu_parts.compiled(tmp_path).words == "compiled side by side: nothing was left to compile"
@@ -146,6 +147,7 @@ def test_a_proof_runs_every_model_and_is_one_where_enough_was_compared(
             name: Done(Proved(compared, 0, 50, 50, 9, 9), dict.fromkeys(FAULTS, True), eager=9) for name in names
         }  # fmt: skip
 
+    monkeypatch.setattr(gpu_compile, "compile_all", lambda folder, say: {})
     monkeypatch.setattr(gpu_proof_runs, "processes", lambda: 2)
     monkeypatch.setattr(gpu_proof_runs, "beside", ran(proved(100_000)))
     found = PARTS[part](Path("/cubins"))
