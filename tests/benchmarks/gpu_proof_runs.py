@@ -25,7 +25,7 @@ _STREAMS, _CONTEXT, _KEPT = 8, 1024, 24
 _MOST_PROCESSES = 4
 """Processes of a family of tiny checkpoints, each with other weights and prompts, where there are cores for them."""
 _TRUE_TURNS = 2
-_UNTIL_S, _MOST_S = 170.0, 250.0
+_UNTIL_S, _MOST_S = 170.0, 270.0
 """No further proof is begun behind the first, and what still runs behind the second is ended."""
 
 
