@@ -53,13 +53,31 @@ _LOOSE = {
 
 
 @triton.jit
+def _read(logits, row, place, size, stride):
+    """Logits at `place` of a row as they stand; -inf where there is none."""
+    return tl.load(logits + row * stride + place, mask=place < size, other=float("-inf")).to(tl.float32)
+
+
+@triton.jit
+def _allowed(value, masks, row, place, size, words):
+    """Logits, -inf where the row's mask forbids the id."""
+    word = tl.load(masks + row * words + place // 32, mask=place < size, other=0)
+    return tl.where(((word >> (place % 32)) & 1) != 0, value, float("-inf"))
+
+
+@triton.jit
+def _number(value):
+    """Logits, -inf for NaN."""
+    return tl.where(value == value, value, float("-inf"))
+
+
+@triton.jit
 def _logit(logits, masks, masked, row, place, size, stride, words):
     """Logits at `place` of a row; -inf where there is none, for NaN, and where the row's mask forbids the id."""
-    value = tl.load(logits + row * stride + place, mask=place < size, other=float("-inf")).to(tl.float32)
+    value = _read(logits, row, place, size, stride)
     if (masked != 0) & (words > 0):
-        word = tl.load(masks + row * words + place // 32, mask=place < size, other=0)
-        value = tl.where(((word >> (place % 32)) & 1) != 0, value, float("-inf"))
-    return tl.where(value == value, value, float("-inf"))
+        value = _allowed(value, masks, row, place, size, words)
+    return _number(value)
 
 
 @triton.jit
@@ -213,13 +231,16 @@ def _above(value, edge, worth):
 @triton.jit
 def _quarters(logits, masks, masked, row, start, size, stride, words, block: tl.constexpr):
     """A block's logits in four parts, whose loads are all under way before the first is needed."""
-    place = start + tl.arange(0, block // 4)
-    return (
-        _logit(logits, masks, masked, row, place, size, stride, words),
-        _logit(logits, masks, masked, row, place + block // 4, size, stride, words),
-        _logit(logits, masks, masked, row, place + block // 2, size, stride, words),
-        _logit(logits, masks, masked, row, place + (block // 2 + block // 4), size, stride, words),
-    )
+    at = start + tl.arange(0, block // 4)
+    a, b = _read(logits, row, at, size, stride), _read(logits, row, at + block // 4, size, stride)
+    half = at + block // 2
+    c, d = _read(logits, row, half, size, stride), _read(logits, row, half + block // 4, size, stride)
+    if (masked != 0) & (words > 0):
+        a = _allowed(a, masks, row, at, size, words)
+        b = _allowed(b, masks, row, at + block // 4, size, words)
+        c = _allowed(c, masks, row, half, size, words)
+        d = _allowed(d, masks, row, half + block // 4, size, words)
+    return _number(a), _number(b), _number(c), _number(d)
 
 
 @triton.jit
