@@ -81,10 +81,10 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
         [FULL, *[HALF] * 3, FULL, HALF, *[LONG] * 5, 128, 128, 32, 64, 2],
         4,
     ),
-    "mamba2_alike": (mamba_scan._alike, [HALF, FULL, *[LONG] * 5, 128, 64], 4),
+    "mamba2_parts": (mamba_scan._parts, [HALF, FULL, FULL, HALF, FULL, *[LONG] * 5, 128, 64], 4),
     "mamba2_walk": (
         mamba_scan._walk,
-        [FULL, HALF, *[FULL] * 5, *[LONG] * 5, 64, 128, 32, 64, 2],
+        [FULL, HALF, HALF, *[FULL] * 3, *[LONG] * 5, 64, 128, 32, 64, 2],
         4,
     ),
 }
