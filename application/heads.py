@@ -96,8 +96,9 @@ class Heads:
         try:
             answers = self._model.propose(specs)
             for index, answer in zip(asked, answers, strict=True):
-                given = served[index].head = self._read(answer, served[index])
-                if given is not None:
+                live = served[index]
+                given = live.head = self._read(answer, live)
+                if given is not None and not (live.depth is not None and live.depth.is_try(self._most(live))):
                     proposals[index] = replace(given, chances=self._calibration.chances(given.chances))
         except Exception as fault:
             self._blame(HEAD, fault)
@@ -129,9 +130,7 @@ class Heads:
 
     def _depth(self, live: Live, offers: Sequence[Proposal]) -> int:
         """How many drafts to ask for; 0 where the head cannot draft or its time buys less than it costs."""
-        stream = live.stream
-        room = min(stream.room, max(self._limits.chain_width, self._limits.tree_width)) - 1
-        most = min(self._deepest, room)
+        stream, most = live.stream, self._most(live)
         if most <= 0 or not stream.drafts or stream.forced or self._past_draft_context(live, most):
             return 0
         if self._settings.force_windows:
@@ -142,6 +141,11 @@ class Heads:
         if depth == 0 or not self._pays(live.depth, depth, offers):
             return 0
         return most if self._head is not None and self._head.kind == "lattice" else depth
+
+    def _most(self, live: Live) -> int:
+        """The most drafts that a stream has rows and room for."""
+        room = min(live.stream.room, max(self._limits.chain_width, self._limits.tree_width)) - 1
+        return min(self._deepest, room)
 
     def _past_draft_context(self, live: Live, most: int) -> bool:
         cap = self._limits.draft_context

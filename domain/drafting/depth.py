@@ -82,6 +82,13 @@ class DepthPolicy:
         every = self._settings.probe_every
         return min(best + 1, most) if self._rounds % every == every - 1 else best
 
+    def is_try(self, most: int) -> bool:
+        """Whether plain rounds win, and `choose` gives one draft only to see what became of it.
+
+        What the stream then takes tells as much as a verified row would, and a plain round costs less.
+        """
+        return self._settings.plain_guard and self._best(min(most, self._cap)) == 0
+
     def observe(self, drafted: int, kept: int, ms: float | None = None) -> None:
         """A round verified `drafted` of the head's drafts, kept `kept`, and took `ms` (None: not a time to learn from).
 

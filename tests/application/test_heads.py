@@ -175,6 +175,37 @@ def test_a_head_that_is_always_wrong_falls_silent() -> None:
     assert counters.rounds == 200 and len(served.asked) < 60
 
 
+class Sure(HashHead):
+    """Sure of every draft, but right only once it was asked `wrong` times."""
+
+    wrong = 10**9
+    times = 0
+
+    def propose(self, *given: Any) -> Chain:
+        object.__setattr__(self, "times", self.times + 1)
+        drafted = HashHead((float(self.times > self.wrong),) * 7, self.salt).propose(*given)
+        return Chain(drafted.tokens, (0.9,) * len(drafted.tokens))
+
+
+def test_a_head_that_does_not_pay_is_tried_now_and_then_without_a_row_for_its_draft() -> None:
+    drafted = []
+    for tokens in (200, 400):
+        served = Watched(model(Sure(SURE)))
+        _, counters = run(served, [SerialCase((3, 9, 4), tokens)])
+        drafted.append(counters.drafted_total)
+    assert drafted[0] == drafted[1] > 0, "the second half of a reply verified a draft"
+    assert [specs[0].depth for specs in served.asked[-3:]] == [1, 1, 1]
+
+
+def test_a_head_that_begins_to_pay_is_verified_again() -> None:
+    class Late(Sure):
+        wrong = 26
+
+    served = Watched(model(Late(SURE)))
+    _, counters = run(served, [SerialCase((3, 9, 4), 1000)])
+    assert len(served.asked) > 50 and counters.rounds < 900
+
+
 def test_a_head_that_costs_more_than_its_drafts_save_falls_silent() -> None:
     dear = ModelCosts(((1, 1.0), (16, 1.1)), 0.01, head_ms=(50.0,) * 8)
     served = Watched(model(HashHead((0.6, 0.5, 0.4)), costs=dear))

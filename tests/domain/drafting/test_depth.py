@@ -189,6 +189,17 @@ def test_drafts_that_pay_again_bring_the_first_wait_back() -> None:
     assert plain == 8
 
 
+def test_a_draft_that_is_made_while_plain_rounds_win_is_a_try() -> None:
+    policy = DepthPolicy(1, curve=CostCurve([(1, 10.0), (2, 15.0)]), settings=GUARDED)
+    assert policy.choose(1) == 1 and not policy.is_try(1)
+    while policy.choose(1):
+        policy.observe(1, 0)
+    for _ in range(9):
+        policy.observe(0, 0)
+    assert policy.choose(1) == 1 and policy.is_try(1)
+    assert not DepthPolicy(1, curve=DEAR).is_try(1)
+
+
 def test_the_guard_without_a_plain_cost_lets_drafts_run() -> None:
     policy = DepthPolicy(1, settings=GUARDED)
     for _ in range(3):
