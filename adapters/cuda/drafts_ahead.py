@@ -19,6 +19,8 @@ from tensorfold.application.ports.target_model import Chain, Lane, Lattice, Path
 
 DRAFTED_ROUNDS = 2
 """Rounds behind drafts in a row after which a stream is expected to ask again."""
+MOST_FAULTS = 3
+"""Launches behind which drafts could not be queued; from then on none are, since trying takes time."""
 _NO_LIMIT = 2**31 - 1
 
 
@@ -37,7 +39,8 @@ class _Queued:
 class DraftsAhead:
     """Queues drafts for the lanes of a model; `paths` finds which rows of a launch stand.
 
-    `queued`, `used` and `missed` count lanes: whose drafts were queued, were what was asked for, and were not.
+    `queued`, `used` and `missed` count lanes: whose drafts were queued, were what was asked for, and were not. `faults`
+    counts launches behind which nothing could be queued.
     """
 
     def __init__(self, head: Any, paths: WindowPaths) -> None:
@@ -45,7 +48,7 @@ class DraftsAhead:
         self._asked: dict[Lane, ProposeSpec] = {}
         self._rounds: dict[Lane, int] = {}
         self._queued: dict[Lane, _Queued] = {}
-        self.queued = self.used = self.missed = 0
+        self.queued = self.used = self.missed = self.faults = 0
 
     def asked(self, spec: ProposeSpec) -> None:
         """A lane's head was asked."""
@@ -64,10 +67,24 @@ class DraftsAhead:
         return expected
 
     def queue(self, launched: Launched, expected: Mapping[Lane, ProposeSpec], heads: Mapping[Lane, Any]) -> bool:
-        """Queue drafts behind the windows of some lanes of a launch; whether any were."""
+        """Queue drafts behind the windows of some lanes of a launch; whether any were. Never raises."""
         lines = {w.lane: line for line, w in enumerate(launched.windows) if w.lane in expected and w.lane in heads}
-        if not lines:
+        if not lines or self.faults >= MOST_FAULTS:
             return False
+        try:
+            return self._queue(launched, lines, expected, heads)
+        except Exception:
+            # What only hides time may not end a round; a fault of the device shows when its draws are collected.
+            self.faults += 1
+            return False
+
+    def _queue(
+        self,
+        launched: Launched,
+        lines: Mapping[Lane, int],
+        expected: Mapping[Lane, ProposeSpec],
+        heads: Mapping[Lane, Any],
+    ) -> bool:
         behind = []
         for lane, line in lines.items():
             window = launched.windows[line]

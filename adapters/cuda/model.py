@@ -239,9 +239,10 @@ class CudaModel:
         self._busy.update((asked.lane, ticket.id) for asked in batch.windows)
         goes_on, expected = self._habits.note(batch), self.drafts_ahead.launched(launched.windows)
         if alone and self._looks_ahead:
-            # What only hides time may not end a round; a fault of the device shows when its draws are collected.
-            with suppress(Exception):
-                if not self.drafts_ahead.queue(launched, expected, self._heads) and goes_on:
+            queued = self.drafts_ahead.queue(launched, expected, self._heads)
+            if goes_on and not queued:
+                # As with drafts: what only hides time may not end a round.
+                with suppress(Exception):
                     self._look_ahead(launched, batch.rows)
         return ticket
 

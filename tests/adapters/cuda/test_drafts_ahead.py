@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from tensorfold.adapters.cuda.drafts_ahead import MOST_FAULTS
 from tensorfold.application.ports.target_model import Chain, LaneWindow, ProposeSpec, RoundBatch, Span
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.verification import accept
@@ -297,6 +298,21 @@ def test_a_head_that_cannot_queue_costs_no_round_and_no_drafts(stream: Drafted) 
     stream.settle(ticket, window, drawn)
     stream.ask()
     assert stream.counts == (1, 1, 0)
+
+
+def test_drafts_that_can_never_be_queued_are_not_tried_for_ever(stream: Drafted) -> None:
+    tried: list[int] = []
+
+    def broken(behind: Any, found: Any) -> Any:
+        tried.append(len(behind))
+        raise RuntimeError("no such kernel")
+
+    stream.listed.head.queue = broken  # type: ignore[method-assign, union-attr]
+    for _ in range(8):
+        stream.ask()
+        stream.round()
+    stream.ask()
+    assert len(tried) == MOST_FAULTS and stream.counts == (0, 0, 0)
 
 
 def test_a_model_that_looks_at_nothing_ahead_queues_no_drafts() -> None:
