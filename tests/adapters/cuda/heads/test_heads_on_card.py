@@ -37,13 +37,10 @@ def model_of(kind: str, folder: Path) -> CudaModel:
     if kind == "chain":
         assert tiny.plan.mtp is not None
         return tiny.model(head=mtp_head(tiny.plan.mtp))
-    plan, facts = (
-        dflash_plan(tiny_drafter()),
-        FolderReader().facts(write_drafter(folder / "drafter", tiny_drafter(), 6)),
-    )
-    return tiny.model(
-        head=block_head(plan, WeightReader(bind(plan.tensors, facts.tensors, None), facts, silent), "d", 0)
-    )
+    plan = dflash_plan(tiny_drafter())
+    facts = FolderReader().facts(write_drafter(folder / "drafter", tiny_drafter(), 6))
+    reader = WeightReader(bind(plan.tensors, facts.tensors, None), facts, silent)
+    return tiny.model(head=block_head(plan, reader, "drafter", 4))
 
 
 @pytest.fixture(scope="module", params=["chain", "block"])
