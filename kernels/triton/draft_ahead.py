@@ -39,6 +39,13 @@ def _lengths(facts, kept, lanes, stride, each: tl.constexpr, block: tl.constexpr
     return tl.where(lane < lanes, tl.load(kept + line * stride, mask=lane < lanes, other=0), 0)
 
 
+@triton.jit
+def _ends(counts, block: tl.constexpr):
+    """Running totals, each its own included."""
+    lane = tl.arange(0, block)
+    return tl.sum(tl.where(lane[None, :] <= lane[:, None], counts[None, :], 0), 1)
+
+
 @triton.jit(**_LOOSE)
 def _enter_chains(
     kept, tokens, facts, stream, pool, ids, sources, row_lanes, slots, positions, lengths, committed, path, lasts,
@@ -51,7 +58,7 @@ def _enter_chains(
     lane, column = tl.arange(0, block), tl.arange(0, most)
     stands = _lengths(facts, kept, lanes, stride, 6, block)
     entries = tl.where(lane < lanes, stands + 1, 0)
-    ends = tl.cumsum(entries, 0)
+    ends = _ends(entries, block)
     if row + piece == 0:
         real = lane < lanes
         tl.store(lasts + lane, tl.where(real, ends - 1, rows - 1), mask=lane < all_lanes)
@@ -109,7 +116,7 @@ def _keep_tokens(
     row, piece = tl.program_id(0).to(tl.int64), tl.program_id(1)
     lane = tl.arange(0, block)
     stands = _lengths(facts, kept, lanes, stride, 4, block)
-    ends = tl.cumsum(stands, 0)
+    ends = _ends(stands, block)
     own = tl.sum(((lane < lanes) & (ends <= row)).to(tl.int32), 0)
     entry = row - tl.sum(tl.where(lane < own, stands, 0), 0)
     if own < lanes:

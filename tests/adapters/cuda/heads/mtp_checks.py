@@ -197,6 +197,7 @@ def follow_launches(model: CudaModel, depth: int) -> None:
     streams.asked()
     windows = [tree(text[-1], [5, token, 6], [0, 0, 1]) for text, token in zip(streams.texts, right, strict=True)]
     assert min(streams.round(windows)) >= 2
+    streams.depth += 1  # more than were queued
     answers = streams.asked(twice=True)
     assert streams.counts() == (queued + 1, used + 1, missed)
     streams.draws()
