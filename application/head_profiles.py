@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.domain.drafting.lattice import PUBLISHED, left_out
+from tensorfold.domain.drafting.lattice import PUBLISHED, cut_off
 from tensorfold.domain.sampling import Sampling, keyed_hash, noise
 
 _SETTLING = 4
@@ -73,8 +73,6 @@ def scores_for(
     plain = wanted * spread - luck
     logits = plain
     for _ in range(_SETTLING):
-        cut = left_out(logits, temperature, sampling)
-        if cut is None:
-            break
-        logits = plain + cut * (PUBLISHED.outside * spread)
+        outside = logits < cut_off(logits.tolist(), temperature, sampling)
+        logits = plain + outside * (PUBLISHED.outside * spread)
     return logits
