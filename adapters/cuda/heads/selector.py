@@ -57,9 +57,7 @@ class Selector:
 
     def lattice(self, told: Numbers, depth: int) -> Lattice:
         """The lattice of one block's first `depth` positions."""
-        count = self.candidates
-        ids = [line[:count].astype(np.int64) for line in told[:depth]]
-        scores = [line[count : 2 * count].astype(np.float64) for line in told[:depth]]
-        pairs = [line[2 * count :].astype(np.float64).reshape(count, count) for line in told[:depth]]
-        pairs[0] = pairs[0][:1]
-        return Lattice(tuple(ids), tuple(scores), tuple(pairs))
+        count, numbers = self.candidates, told[:depth].astype(np.float64)
+        ids = numbers[:, :count].astype(np.int64)
+        pairs = numbers[:, 2 * count :].reshape(-1, count, count)
+        return Lattice(tuple(ids), tuple(numbers[:, count : 2 * count]), (pairs[0, :1], *pairs[1:]))
