@@ -15,6 +15,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("these run in Triton's interpreter: TRITON_INTERPRET=1", allow_module_level=True)
 
 from tensorfold.adapters.cuda.assembly import Assembly  # noqa: E402
+from tensorfold.adapters.cuda.blocks import attention  # noqa: E402
 from tensorfold.adapters.cuda.blocks.attention import AttentionBlock  # noqa: E402
 from tensorfold.adapters.cuda.control import ControlBlock, Table  # noqa: E402
 from tensorfold.adapters.cuda.lane_book import LaneBook, LaneEntry  # noqa: E402
@@ -29,6 +30,7 @@ from tensorfold.domain.windows import Window, chain  # noqa: E402
 from tensorfold.kernels.reference.attention import attend, output_gated, split_output_gate  # noqa: E402
 from tensorfold.kernels.reference.norm import rms_norm  # noqa: E402
 from tensorfold.kernels.reference.rope import rotate  # noqa: E402
+from tensorfold.kernels.triton import attention as kernels  # noqa: E402
 from tests.adapters.cuda.host_products import HeldWeights, HostProducts  # noqa: E402
 from tests.kernels.triton.quick import quicken  # noqa: E402
 
@@ -63,6 +65,7 @@ class Layer:
         self.room = room(2, CONTEXT, kept=1)
         assembly = Assembly(weights, HostProducts(weights), self.room, device, torch.float32, "float32")
         self.block = AttentionBlock(assembly, plan, "op")
+        self.assembly = assembly
         assert assembly.keyed == [self.block]
         self.spec = assembly.entries
         self.book = LaneBook(self.room)
@@ -210,3 +213,30 @@ def test_a_lane_comes_back_from_its_image_and_from_copied_pages(layer: Layer) ->
 def test_what_the_kernels_do_not_compute_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(RefusedError, match="op"):
         Layer(replace(NEMOTRON, **change))
+
+
+def test_layers_of_one_form_share_a_plan_that_is_made_anew_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(QWEN)
+    made: list[int] = []
+    other = AttentionBlock(layer.assembly, QWEN, "op")
+    narrow = AttentionBlock(layer.assembly, replace(QWEN, window=20), "op")
+
+    def plan(form: kernels.Form, *words: Tensor) -> Tensor:
+        made.append(form.window)
+        return kernels.plan(form, *words)
+
+    monkeypatch.setattr(attention, "plan", plan)
+    entry = layer.open()
+    for token in TEXT[:2]:
+        planned = plan_window(entry, chain(token), layer.room.width)
+        control = ControlBlock(layer.room, 1, layer.pages.device, torch.device("cpu"))
+        control.send([planned], layer.book)
+        first, second, third = (
+            block.decode(layer.rows([token]), control.rows) for block in (layer.block, other, narrow)
+        )
+        assert torch.equal(first, second)
+        assert torch.equal(first, third)
+        kept(entry, planned, (0,), chain=True)
+    assert made == [0, 20, 0, 20]
+    other.decode(layer.rows(TEXT[:1]), replace(control.rows))  # of a round that the first layer has not seen
+    assert made == [0, 20, 0, 20, 0]
