@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.blocks.norm import NormBlock
 from tensorfold.adapters.cuda.decoder import Decoder
+from tensorfold.adapters.cuda.heads.block_lane import MOST_ROWS, BlockLane, QueuedBlock
 from tensorfold.adapters.cuda.heads.block_layer import BlockLayer, BlockRows
-from tensorfold.adapters.cuda.heads.blocks import IntBlock, Reading
+from tensorfold.adapters.cuda.heads.block_pass import LENGTHS, BlockPass, length_for
+from tensorfold.adapters.cuda.heads.blocks import IntBlock
 from tensorfold.adapters.cuda.heads.context_rings import ContextRings
 from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
 from tensorfold.adapters.cuda.heads.graphs import Graphs, padded
@@ -29,15 +30,11 @@ from tensorfold.domain.families.ops import Attention
 from tensorfold.domain.families.plans import DFlashDrafter
 from tensorfold.domain.families.state import StateEntry
 from tensorfold.domain.memory.cuda_holding import Room
-from tensorfold.kernels.triton.draft_ahead import BLOCK_FACTS, keep_tokens, start_blocks
+from tensorfold.kernels.triton.draft_ahead import BLOCK_FACTS, keep_tokens
 from tensorfold.kernels.triton.draft_block import place_context
 from tensorfold.kernels.triton.draft_rows import take_rows
 
 MOST_DRAFTS = 15
-LENGTHS = (8, 16)
-"""Rows of a block, the pending token's among them: so few that every pass is compiled and captured once."""
-MOST_ROWS = 64
-"""Kept rows of one pass; a span of more is a prompt's."""
 
 
 def kept_counts() -> tuple[int, ...]:
@@ -49,11 +46,6 @@ def block_counts(room: Room) -> tuple[int, ...]:
     """Rows of the passes that draft: blocks of each length, and the same without the pending token's rows."""
     blocks = [1 << power for power in range(padded(room.lanes - 1).bit_length())]
     return tuple(sorted({each * rows for each in blocks for length in LENGTHS for rows in (length - 1, length)}))
-
-
-def length_for(depth: int) -> int:
-    """The block that makes so many drafts."""
-    return next(length for length in LENGTHS if depth < length)
 
 
 class BlockDrafts:
@@ -246,108 +238,6 @@ class BlockDrafts:
     def graphs(self) -> Graphs:
         """Its graphs."""
         return self._graphs
-
-
-class BlockPass:
-    """The pass of B blocks of L rows, the pending token's among them."""
-
-    def __init__(self, head: BlockDrafts, blocks: int, length: int) -> None:
-        self._head, self._shape = head, (blocks, length)
-        shapes = {
-            "ids": (blocks * length,), "positions": (blocks * length,), "lanes": (blocks,), "starts": (blocks,),
-            "pending": (blocks,),
-        }  # fmt: skip
-        self._block = IntBlock(shapes, head.device)
-        fields = self._block.device
-        self._rows = BlockRows(length, fields["positions"], fields["lanes"], fields["starts"])
-        self._told = torch.zeros(head.block_pass_shape(blocks, length), dtype=torch.float32, device=head.device)
-
-    def fill(self, asked: Sequence[tuple[BlockLane, int]]) -> None:
-        """Blocks behind all that lanes hold, each with its pending token."""
-        blocks, length = self._shape
-        fields = self._block.host()
-        ids, positions = fields["ids"].reshape(blocks, length), fields["positions"].reshape(blocks, length)
-        ids[:] = self._head.mask_token
-        fields["pending"][:] = fields["starts"][:] = 0
-        fields["lanes"][:] = self._head.rings.nobody
-        for at, (lane, pending) in enumerate(asked):
-            ids[at, 0] = fields["pending"][at] = pending
-            fields["lanes"][at], fields["starts"][at] = lane.ring, lane.length
-        positions[:] = fields["starts"][:, None] + np.arange(length, dtype=np.int32)
-        self._block.send()
-
-    def follow(self, kept: Tensor, facts: Tensor, lanes: int) -> None:
-        """Move blocks that were filled behind the rows of a launch that stand."""
-        at = self._block.device
-        start_blocks(kept, facts, lanes, at["ids"], at["positions"], at["starts"], at["pending"])
-
-    def told(self) -> Reading:
-        """Queue the pass; what the selector tells of each block, float32 [B, L - 1, numbers]."""
-        at = self._block.device
-        self._head.graphs.run(
-            ("block", *self._shape), lambda: self._head.draft(self._rows, at["ids"], at["pending"], self._told)
-        )
-        return Reading(self._told)
-
-
-class BlockLane:
-    """Keys and values of `length` kept tokens, as far as blocks can reach back, in the ring of its lane."""
-
-    def __init__(self, head: BlockDrafts, entry: LaneEntry) -> None:
-        self._head, self.ring = head, head.rings.of(entry)
-        self.length = 0
-
-    def absorb(self, tokens: tuple[int, ...], taps: Taps) -> None:
-        """Enter a key and a value for each token of a prompt's span, in every layer."""
-        count = len(tokens)
-        if count <= MOST_ROWS:
-            self._head.take([KeptRows(self, tokens, range(count))], taps)
-        else:
-            first = self.longer(count).start
-            self._head.absorb_span(self.ring, first, count, taps)
-
-    def longer(self, count: int) -> range:
-        """The positions of further kept tokens."""
-        first, self.length = self.length, self.length + count
-        return range(first, self.length)
-
-    def propose(self, spec: ProposeSpec) -> Lattice | None:
-        """The lattice of a block behind the pending token."""
-        return self._head.propose([(self, spec)])[0]
-
-    def fork(self, entry: LaneEntry) -> BlockLane:
-        """A copy for another entry with the same committed tokens."""
-        twin = self._head.open(entry)
-        twin.length = self.length
-        self._head.rings.copy(self.ring, twin.ring)
-        return twin
-
-    def export(self) -> tuple[bytes, ...]:
-        """Keys and values, layer by layer."""
-        return self._head.rings.export(self.ring, self.length)
-
-    def load(self, parts: Sequence[bytes], length: int) -> None:
-        """Become the state behind `length` tokens. Raises ValueError on a wrong size."""
-        self._head.rings.load(self.ring, parts, length)
-        self.length = length
-
-
-class QueuedBlock:
-    """A block of one lane behind a launch, in line `column` of what is told."""
-
-    def __init__(self, selector: Selector, lane: BlockLane, length: int, told: Reading, column: int) -> None:
-        self._selector, self._lane, self._length = selector, lane, length
-        self._told, self._column = told, column
-
-    def take(self, tokens: tuple[int, ...]) -> None:
-        """The lane keeps what was found."""
-        self._lane.longer(len(tokens))
-
-    def drafts(self, spec: ProposeSpec) -> Lattice | None:
-        """The block's lattice, if it is as long as one that is asked for."""
-        if length_for(spec.depth) != self._length:
-            return None
-        return self._selector.lattice(self._told.get()[self._column].numpy(), spec.depth)
 
 
 def _entry(path: str, kind: Any, dtype: str, shape: tuple[int, int], window: int) -> StateEntry:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.adapters.cuda.heads.dflash import BlockPass
+from tensorfold.adapters.cuda.heads.block_pass import BlockPass
 from tensorfold.adapters.cuda.heads.graphs import Graphs
 from tensorfold.adapters.cuda.heads.head import Found
 from tensorfold.adapters.cuda.heads.mtp_passes import Chains, Entries, Following, Sizes
