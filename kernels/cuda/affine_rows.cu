@@ -7,28 +7,33 @@
 //   TN outputs  warp column wn takes 16 * RT of them; a warp walks its part of K in groups of 64, in order
 //
 // A warp streams its own bytes of the packed matrix (one contiguous run a tile) through its own ring in shared memory;
-// the block's part of x lies in shared memory for the whole launch. The P partial sums of an output meet in the block
-// that owns it, where one more warp adds them in the order of K: warps that multiply send and go on (a fence or a
-// barrier of the cluster for each tile cost more than the tile).
+// the block's part of x lies in shared memory for the whole launch, and where parts are short in registers. The P partial
+// sums of an output meet in the block that owns it, where other warps add them in the order of K: warps that multiply send
+// and go on (a fence or a barrier of the cluster for each tile cost more than the tile).
 //
-// Exactness: an output's additions depend on (K, S, WK) only. Rows are columns of the matrix unit's B operand and
-// never mix; MT, RT, WN, CG, SLOTS, the grid and the number of rows move work, not bits.
+// Exactness: weights are bf16 numbers, each rounded once, and an output's additions depend on (K, S * WK) only: a chain of
+// products over each part of K, then the parts in order. Rows are columns of the matrix unit's B operand and never mix; MT,
+// RT, WN, CG, SLOTS, KEPT, the grid and the number of rows move work, not bits.
 //
 // Packed matrix: [N / 16][K / 64] blocks (see affine_pack.py): 32 lanes x 4 words of low nibbles, then the plane of
 // high bits, then 8 x (scale, bias) pairs of outputs r and r + 8.
 //
 // Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), MT (tiles of 8 rows), RT (tiles of 16 outputs a warp), WN, WK
 // (warps along outputs and along K), S, CG (groups a copy), SLOTS (copies in flight a warp), MEETINGS (tiles whose parts
-// may be under way at a time), EXPERTS (1: see below), WIDE (1: float32 results).
+// may be under way at a time), ADDERS (warps that add up), KEPT (the most groups of a part, whose x is kept in registers; 0:
+// it is read again for each tile), EXPERTS (1: see below), WIDE (1: float32 results).
 // EXPERTS: the matrix is a stack of matrices, and items[] says who is multiplied by whom: a count, then for each item an
-// expert, its first member and 1 to 8 members; members[] are pairs of a row of x and a row of y. An item's tiles are one
-// matrix's tiles, so a tile of weights is decoded once for all its members, and a row's bits are those it has alone.
+// expert, its first member and 1 to 8 members; members[] are pairs of a row of x and a row of y, those of an item behind
+// those of the item before it. An item's tiles are one matrix's tiles, so a tile of weights is decoded once for all its
+// members, and a row's bits are those it has alone. `rows` are then those that a block keeps: all of x where `row_blocks` is
+// 1, else those of its own items.
 #include "row_codes.cuh"
 
-constexpr int WARPS = WN * WK, THREADS = WARPS * 32 + 32, TN = 16 * RT * WN, MP = MT * 8;
+constexpr int WARPS = WN * WK, THREADS = WARPS * 32 + ADDERS * 32, TN = 16 * RT * WN, MP = MT * 8;
 constexpr int P = S * WK, TNS = TN / S;  // parts of K; outputs of a tile that one block owns
-constexpr int COLUMN = MP + 2;           // floats of an output's rows: two more put neighbours on other banks
-constexpr int MEETING = P * TNS * COLUMN;
+constexpr int COLUMN = 20;               // floats of a row of 16 outputs: four more put neighbours on other banks
+constexpr int SIXTEEN = MP * COLUMN, MEETING = P * (TNS / 16) * SIXTEEN;
+static_assert(TNS % 16 == 0, "sixteens of outputs for every owner");
 constexpr int MOST_PAIRS = 256;  // of a launch with experts
 constexpr int COPY = CG * BLOCK, SLOT = RT * COPY;
 
@@ -57,62 +62,24 @@ __device__ __forceinline__ void multiply(float (&c)[4], const u32 (&a)[4], u32 b
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// A group of RT tiles of outputs and MT tiles of rows: a product that starts from zero, then scale and bias.
-__device__ __forceinline__ void add_group(float (&sum)[RT][MT][4], const u8* at, const u8* const (&x)[MT],
-                                           const u8* xsum, int other, int lane) {
+// A group of RT tiles of outputs, times x of MT tiles of rows: a lane's 16 inputs of a row.
+__device__ __forceinline__ void add_group(float (&sum)[RT][MT][4], const u8* at, const uint4 (&x)[MT][2], int lane) {
     Group g[RT];
-    uint4 b[MT][2];
-    float p[RT][MT][4];
+    Factors f[RT];
 #pragma unroll
-    for (int t = 0; t < RT; t++) load(g[t], at + t * COPY, lane);
-#pragma unroll
-    for (int m = 0; m < MT; m++) {
-        b[m][0] = *(const uint4*)(x[m]), b[m][1] = *(const uint4*)(x[m] + 16);
-#pragma unroll
-        for (int t = 0; t < RT; t++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) p[t][m][i] = 0.f;
-    }
+    for (int t = 0; t < RT; t++) load(g[t], at + t * COPY, lane), f[t] = factors(g[t]);
 #pragma unroll
     for (int s = 0; s < 4; s++)
 #pragma unroll
         for (int t = 0; t < RT; t++) {
             u32 a[4];
-            operand(a, g[t], s, at + t * COPY, lane);
+            operand(a, g[t], f[t], s, at + t * COPY, lane);
 #pragma unroll
             for (int m = 0; m < MT; m++) {
-                const uint4 h = b[m][s >> 1];
-                multiply(p[t][m], a, s & 1 ? h.z : h.x, s & 1 ? h.w : h.y);
+                const uint4 h = x[m][s >> 1];
+                multiply(sum[t][m], a, s & 1 ? h.z : h.x, s & 1 ? h.w : h.y);
             }
         }
-#pragma unroll
-    for (int t = 0; t < RT; t++) {
-        float scale[2], bias[2];
-        if (BITS != 16) {
-            const uint2 pair = *(const uint2*)(at + t * COPY + 512 + PLANE + (lane >> 2) * 8);
-            scale[0] = bf16_low(pair.x), scale[1] = bf16_low(pair.y);
-            bias[0] = bf16_high(pair.x), bias[1] = bf16_high(pair.y);
-            if (OFFSET != 0)
-                bias[0] = __fmaf_rn(-OFFSET, scale[0], bias[0]), bias[1] = __fmaf_rn(-OFFSET, scale[1], bias[1]);
-        }
-#pragma unroll
-        for (int m = 0; m < MT; m++) {
-            float2 whole;
-            if (BITS != 16) {
-                if (EXPERTS)
-                    whole = make_float2(*(const float*)xsum, *(const float*)(xsum + other));
-                else
-                    whole = *(const float2*)(xsum + m * 32);
-            }
-            float* s = sum[t][m];
-            const float* c = p[t][m];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                s[i] = BITS == 16
-                           ? __fadd_rn(s[i], c[i])
-                           : __fmaf_rn(scale[i >> 1], c[i], __fmaf_rn(bias[i >> 1], i & 1 ? whole.y : whole.x, s[i]));
-        }
-    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -129,7 +96,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int first = groups * part / P, count = groups * (part + 1) / P - first;
     const int block_first = groups * (rank * WK) / P, block_count = groups * ((rank + 1) * WK) / P - block_first;
     const int copies = (count + CG - 1) / CG;
+#if EXPERTS
+    const bool all_rows = row_blocks == 1;
+    const int clusters = gridDim.x / S, cluster = blockIdx.x / S;
+#else
     const int clusters = gridDim.x / S / row_blocks, cluster = blockIdx.x / S / row_blocks;
+#endif
 #if EXPERTS
     // Who is multiplied by whom is known only when the kernel before this one has ended.
     __shared__ int table[3 * MOST_PAIRS], member[2 * MOST_PAIRS];
@@ -140,24 +112,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     for (int i = thread; i < 3 * item_count; i += THREADS) table[i] = items[1 + i];
     for (int i = thread; i < 2 * MOST_PAIRS; i += THREADS) member[i] = members[i];
     __syncthreads();
-    const int row0 = 0, my_rows = rows, sum_step = rows;
 #else
-    const int row0 = (blockIdx.x / S % row_blocks) * MP, my_rows = min(rows - row0, MP), sum_step = MP;
+    const int row0 = (blockIdx.x / S % row_blocks) * MP, my_rows = min(rows - row0, MP);
 #endif
     const int tiles16 = (outputs + 15) / 16, tiles_each = (outputs + TN - 1) / TN;
 #if EXPERTS
-    const int tiles = tiles_each * item_count;
+    // A cluster's tiles are neighbours, so that its items are few.
+    const int tiles = tiles_each * item_count, tile0 = tiles * cluster / clusters;
+    const int my_tiles = tiles * (cluster + 1) / clusters - tile0, tile_step = 1;
+    const int* const last_item = table + (tile0 + max(my_tiles, 1) - 1) / tiles_each * 3;
+    const int member0 = my_tiles > 0 ? table[tile0 / tiles_each * 3 + 1] : 0;
+    const int my_rows = my_tiles <= 0 ? 0 : all_rows ? rows : last_item[1] + last_item[2] - member0;
 #else
-    const int tiles = tiles_each;
-#endif
+    const int tiles = tiles_each, tile0 = cluster, tile_step = clusters;
     const int my_tiles = cluster < tiles ? (tiles - 1 - cluster) / clusters + 1 : 0;
+#endif
 
     u8* ring = memory + warp * (SLOTS * SLOT);
     u8* xs = memory + WARPS * (SLOTS * SLOT);
-    float* sums = (float*)(xs + (EXPERTS ? rows : min(rows, MP)) * x_bytes);
-    // Whole quarters of 16 bytes, so that copies of what lies behind stay aligned.
-    float* meeting = sums + (BITS == 16 ? 0 : ((x_bytes / 128) * sum_step + 3) / 4 * 4);
-    const bool multiplies = warp < WARPS;  // the last warp fetches x and adds up
+    float* meeting = (float*)(xs + (EXPERTS ? rows : min(rows, MP)) * x_bytes);
+    const bool multiplies = warp < WARPS;  // the others fetch x and add up
 #if BULK
     const u32 bar = shared_address(&bars[warp * SLOTS]), x_bar = shared_address(&bars[WARPS * SLOTS]);
     const u32 full = x_bar + 8, empty = full + 8 * MEETINGS;  // of each meeting: all parts are there; all owners are done
@@ -171,8 +145,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int expert = table[tile / tiles_each * 3], tile16 = min(tile % tiles_each * WN + wn, tiles16 - 1);
         return matrix + (((size_t)expert * tiles16 + tile16) * groups + first) * BLOCK;
     };
-    int ahead_tile = cluster;
-    const u8* source = my_tiles > 0 ? place(cluster) : matrix;
+    int ahead_tile = tile0;
+    const u8* source = my_tiles > 0 ? place(tile0) : matrix;
 #else
     const u8* source = matrix + ((size_t)((cluster * WN + wn) * RT) * groups + first) * BLOCK;
 #endif
@@ -209,13 +183,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (--ahead_copies == 0) {
                 ahead_copies = copies, ahead_tiles--;
 #if EXPERTS
-                ahead_tile += clusters;
+                ahead_tile++;
                 if (ahead_tiles > 0) source = place(ahead_tile);
 #else
                 source += to_next_tile - COPY;
 #endif
 #if BULK
-                // The next kernel may come: not earlier, or its blocks gather where this one's left first.
+                // The next kernel may come: it finds room where blocks of this one have left.
                 if (ahead_tiles == 0) asm volatile("griddepcontrol.launch_dependents;");
 #endif
             }
@@ -225,13 +199,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #endif
     };
 
+    auto x_row = [&](int m) {
+#if EXPERTS
+        return all_rows ? m : member[2 * (member0 + m)];
+#else
+        return row0 + m;
+#endif
+    };
 #if BULK
     if (multiplies) {
         if (lane == 0)
             for (int i = 0; i < SLOTS; i++) barrier_init(bar + i * 8, 1);
-    } else if (lane == 0) {
+    } else if (warp == WARPS && lane == 0) {
         barrier_init(x_bar, 1);
-        for (int i = 0; i < MEETINGS; i++) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, S);
+        for (int i = 0; i < MEETINGS; i++) barrier_init(full + i * 8, S == 1 ? WARPS : 1), barrier_init(empty + i * 8, S * ADDERS);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -243,98 +224,67 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int i = 0; i < SLOTS; i++) fetch(i);
 #if BULK
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-    if (!multiplies) {
+    __syncthreads();
+    if (warp == WARPS) {
         asm volatile("griddepcontrol.wait;" ::: "memory");
         if (lane == 0) expect(x_bar, my_rows * block_count * 128);
         __syncwarp();
         for (int m = lane; m < my_rows; m += 32)
-            bulk_copy(shared_address(xs + m * x_bytes), x + (size_t)(row0 + m) * x_stride + block_first * 64,
+            bulk_copy(shared_address(xs + m * x_bytes), x + (size_t)x_row(m) * x_stride + block_first * 64,
                       block_count * 128, x_bar);
     }
-    // Every barrier of the cluster is ready for the others from here on.
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
     await(x_bar, 0);
 #else
     for (int i = thread; i < my_rows * block_count * 8; i += THREADS) {
         const int m = i / (block_count * 8), c = i % (block_count * 8);
         *(uint4*)(xs + m * x_bytes + c * 16) =
-            *(const uint4*)(x + (size_t)(row0 + m) * x_stride + block_first * 64 + c * 8);
+            *(const uint4*)(x + (size_t)x_row(m) * x_stride + block_first * 64 + c * 8);
     }
     __syncthreads();
 #endif
-    // Sums of x over each group, by four lanes in a fixed order: the biases' part of the product.
-    if (BITS != 16) {
-        const int wanted = my_rows * block_count;
-        for (int base = 0; base < wanted; base += THREADS / 4) {
-            const bool mine = base + (thread >> 2) < wanted;
-            const int i = mine ? base + (thread >> 2) : wanted - 1, g = i / my_rows, m = i % my_rows;
-            u8* at = xs + m * x_bytes + g * 128 + q * 32;
-            uint4 v[2] = {*(const uint4*)at, *(const uint4*)(at + 16)};
-            const u32 w[8] = {v[0].x, v[0].y, v[0].z, v[0].w, v[1].x, v[1].y, v[1].z, v[1].w};
-            float pair[8];
-#pragma unroll
-            for (int k = 0; k < 8; k++) pair[k] = __fadd_rn(bf16_low(w[k]), bf16_high(w[k]));
-#pragma unroll
-            for (int step = 4; step > 0; step /= 2)
-#pragma unroll
-                for (int k = 0; k < step; k++) pair[k] = __fadd_rn(pair[k], pair[k + step]);
-            float s = pair[0];
-            s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 1));
-            s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 2));
-            if (q == 0 && mine) sums[g * sum_step + m] = s * LACK;
-            if (BITS == 4 && mine) {
-                uint4 scaled[2];
-#pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    scaled[h].x = fma_pair(w[4 * h], 0x5F805F80u, 0x80008000u);
-                    scaled[h].y = fma_pair(w[4 * h + 1], 0x5F805F80u, 0x80008000u);
-                    scaled[h].z = fma_pair(w[4 * h + 2], 0x5D805D80u, 0x80008000u);
-                    scaled[h].w = fma_pair(w[4 * h + 3], 0x5D805D80u, 0x80008000u);
-                }
-                *(uint4*)at = scaled[0], *(uint4*)(at + 16) = scaled[1];
-            }
-        }
-        __syncthreads();
-    }
-
     // The owner of outputs [rank * TNS, (rank + 1) * TNS) of a tile adds their P parts in the order of K.
+    auto rows_of = [&](int tile) {
+#if EXPERTS
+        return table[tile / tiles_each * 3 + 2];
+#else
+        return my_rows;
+#endif
+    };
     auto add_up = [&](int tile, const float* parts, int from, int step) {
 #if EXPERTS
         const int* item = table + tile / tiles_each * 3;
-        const int count_here = item[2], local = tile % tiles_each;
+        const int local = tile % tiles_each;
 #else
-        const int count_here = my_rows, local = tile;
+        const int local = tile;
 #endif
-        for (int e = from; e < TNS * ((count_here + 1) / 2); e += step) {
-            const int n = e % TNS, m = e / TNS * 2, out = local * TN + rank * TNS + n;
-            float2 part[P];
-#pragma unroll
-            for (int p = 0; p < P; p++) part[p] = *(const float2*)(parts + (p * TNS + n) * COLUMN + m);
-            float2 s = part[0];
-#pragma unroll
-            for (int p = 1; p < P; p++) s.x = __fadd_rn(s.x, part[p].x), s.y = __fadd_rn(s.y, part[p].y);
-            s.x *= UNIT, s.y *= UNIT;
-            if (out < outputs) {
+        const int count_here = rows_of(tile);
+        constexpr int QUADS = TNS / 4;
+        for (int e = from; e < QUADS * count_here; e += step) {
+            const int n4 = e % QUADS, m = e / QUADS, out = local * TN + rank * TNS + n4 * 4;
+            const float4 s = sum_parts<P>(parts + (n4 >> 2) * SIXTEEN + m * COLUMN + (n4 & 3) * 4, TNS / 16 * SIXTEEN);
 #if EXPERTS
-                const int* mine = member + 2 * (item[1] + m) + 1;
-                store(y, (size_t)mine[0] * y_stride + out, s.x);
-                if (m + 1 < count_here) store(y, (size_t)mine[2] * y_stride + out, s.y);
+            const int row = member[2 * (item[1] + m) + 1];
 #else
-                const size_t to = (size_t)(row0 + m) * y_stride + out;
-                store(y, to, s.x);
-                if (m + 1 < my_rows) store(y, to + y_stride, s.y);
+            const int row = row0 + m;
 #endif
-            }
+            store4(y, (size_t)row * y_stride + out, s, outputs - out, (y_stride & 3) == 0);
         }
     };
 
 #if BULK
+    bool met = false;  // whether every barrier of the cluster is known to be ready
+    auto meet_cluster = [&]() {
+        if (!met) asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+        met = true;
+    };
     if (!multiplies) {
+        meet_cluster();
         for (int i = 0; i < my_tiles; i++) {
             const int at = i % MEETINGS;
-            if (lane == 0) expect(full + at * 8, MEETING * 4);
+            const int tile = tile0 + i * tile_step;
+            if (S > 1 && lane == 0 && warp == WARPS) expect(full + at * 8, P * (TNS / 16) * COLUMN * 4 * rows_of(tile));
             await(full + at * 8, i / MEETINGS & 1);
-            add_up(cluster + i * clusters, meeting + at * MEETING, lane, 32);
+            add_up(tile, meeting + at * MEETING, (warp - WARPS) * 32 + lane, 32 * ADDERS);
             __syncwarp();
             // Told only to blocks that wait for it: a block may end once its own parts are sent.
             if (i + MEETINGS < my_tiles && lane < S) arrive_there(there(empty + at * 8, lane));
@@ -347,88 +297,109 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const u8* x_at[MT];
 #pragma unroll
     for (int m = 0; m < MT; m++)
-        x_at[m] = xs + min(m * 8 + r, my_rows - 1) * x_bytes + q * 32 + (first - block_first) * 128;
-    const u8* sum_at = (const u8*)(sums + (first - block_first) * sum_step + 2 * q);
-    int other = 4;  // bytes between the sums of a lane's two rows
+        x_at[m] = xs + min(m * 8 + r, max(my_rows, 1) - 1) * x_bytes + q * 32 + (first - block_first) * 128;
+    auto read_x = [&](uint4 (&v)[MT][2], int group) {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+            v[m][0] = *(const uint4*)(x_at[m] + group * 128), v[m][1] = *(const uint4*)(x_at[m] + group * 128 + 16);
+    };
+    // Short parts of K keep x in registers, which saves most of what is read from shared memory.
+    uint4 kept[KEPT ? KEPT : 1][MT][2];
+    if (KEPT && my_products > 0) {
+#pragma unroll
+        for (int g = 0; g < KEPT; g++) read_x(kept[g], min(g, max(count, 1) - 1));
+    }
 
     int slot = 0;
     u32 phase = 0;
     for (int i = 0; i < my_products; i++) {
         float sum[RT][MT][4] = {};
 #if EXPERTS
-        {  // the columns of this product are the item's members, wherever their rows of x are
-            const int* item = table + (cluster + i * clusters) / tiles_each * 3;
-            const int* mine = member + 2 * item[1];
-            const int last = item[2] - 1, one = mine[2 * min(2 * q, last)], two = mine[2 * min(2 * q + 1, last)];
-            x_at[0] = xs + mine[2 * min(r, last)] * x_bytes + q * 32 + (first - block_first) * 128;
-            sum_at = (const u8*)(sums + (first - block_first) * sum_step + one);
-            other = (two - one) * 4;
+        {  // the columns of this product are the item's members
+            const int* item = table + (tile0 + i) / tiles_each * 3;
+            const int mine = item[1] + min(r, item[2] - 1), at = all_rows ? member[2 * mine] : mine - member0;
+            x_at[0] = xs + at * x_bytes + q * 32 + (first - block_first) * 128;
         }
 #endif
-        for (int c = 0; c < copies && multiplies; c++) {
 #if BULK
-            await(bar + slot * 8, phase);
+        auto next_copy = [&]() { await(bar + slot * 8, phase); };
 #else
+        auto next_copy = [&]() {
             asm volatile("cp.async.wait_group %0;" ::"n"(SLOTS - 1) : "memory");
             __syncwarp();
+        };
 #endif
-            const u8* at = ring + slot * SLOT;
-            const int g0 = c * CG, left = count - g0;
-            const u8* x_now[MT];
-#pragma unroll
-            for (int m = 0; m < MT; m++) x_now[m] = x_at[m] + g0 * 128;
-            const u8* sum_now = sum_at + g0 * sum_step * 4;
-            if (left >= CG) {
-#pragma unroll
-                for (int j = 0; j < CG; j++) {
-                    add_group(sum, at + j * BLOCK, x_now, sum_now + j * sum_step * 4, other, lane);
-#pragma unroll
-                    for (int m = 0; m < MT; m++) x_now[m] += 128;
-                }
-            } else {
-                for (int j = 0; j < left; j++) {
-                    add_group(sum, at + j * BLOCK, x_now, sum_now + j * sum_step * 4, other, lane);
-#pragma unroll
-                    for (int m = 0; m < MT; m++) x_now[m] += 128;
-                }
-            }
+        auto done_copy = [&]() {
             __syncwarp();
             fetch(slot);
             if (++slot == SLOTS) slot = 0, phase ^= 1;
+        };
+        if (KEPT) {
+#pragma unroll
+            for (int c = 0; c * CG < KEPT; c++) {
+                if (c * CG >= count || !multiplies) break;
+                next_copy();
+                const u8* at = ring + slot * SLOT;
+#pragma unroll
+                for (int j = 0; j < CG && c * CG + j < KEPT; j++)
+                    if (c * CG + j < KEPT - 1 || c * CG + j < count) add_group(sum, at + j * BLOCK, kept[c * CG + j], lane);
+                done_copy();
+            }
+        } else {
+            for (int c = 0; c < copies && multiplies; c++) {
+                next_copy();
+                const u8* at = ring + slot * SLOT;
+                const int g0 = c * CG, left = count - g0;
+                uint4 v[MT][2];
+                if (left >= CG) {
+#pragma unroll
+                    for (int j = 0; j < CG; j++) read_x(v, g0 + j), add_group(sum, at + j * BLOCK, v, lane);
+                } else {
+                    for (int j = 0; j < left; j++) read_x(v, g0 + j), add_group(sum, at + j * BLOCK, v, lane);
+                }
+                done_copy();
+            }
         }
         const int meet = i % MEETINGS;
 #if BULK
         if (i >= MEETINGS) await(empty + meet * 8, (i / MEETINGS - 1) & 1);
-        float* mine = meeting + MEETINGS * MEETING + (meet * WARPS + warp) * (RT * 16 * COLUMN);
+        // A block that shares with no other writes where its parts meet.
+        float* mine = S == 1 ? meeting + meet * MEETING + (wk * (TN / 16) + wn * RT) * SIXTEEN
+                             : meeting + MEETINGS * MEETING + (meet * WARPS + warp) * (RT * SIXTEEN);
 #else
         __syncthreads();
-        float* mine = meeting + (wk * TN + wn * RT * 16) * COLUMN;
+        float* mine = meeting + (wk * TN / 16 + wn * RT) * SIXTEEN;
 #endif
         if (multiplies) {
+            const u32 to = shared_address(mine + 2 * q * COLUMN + r);
 #pragma unroll
             for (int t = 0; t < RT; t++)
 #pragma unroll
                 for (int m = 0; m < MT; m++)
 #pragma unroll
-                    for (int h = 0; h < 2; h++)
-                        *(float2*)(mine + (t * 16 + h * 8 + r) * COLUMN + m * 8 + 2 * q) =
-                            make_float2(sum[t][m][2 * h], sum[t][m][2 * h + 1]);
+                    for (int i = 0; i < 4; i++)
+                        store_shared(to + (t * SIXTEEN + (m * 8 + (i & 1)) * COLUMN + (i >> 1) * 8) * 4, sum[t][m][i]);
         }
 #if BULK
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        if (S > 1) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncwarp();
-        if (lane < 2 * RT) {  // 8 outputs a lane, to the block that owns them
-            const int n = wn * RT * 16 + lane * 8, owner = n / TNS;
-            bulk_send(there(shared_address(meeting + meet * MEETING + (part * TNS + n % TNS) * COLUMN), owner),
-                      shared_address(mine + lane * 8 * COLUMN), 8 * COLUMN * 4, there(full + meet * 8, owner));
+        meet_cluster();
+        if (S == 1) {
+            if (lane == 0 && multiplies) arrive_here(full + meet * 8);
+        } else if (lane < RT) {  // 16 outputs a lane, to the block that owns them
+            const int n = (wn * RT + lane) * 16, owner = n / TNS;
+            bulk_send(there(shared_address(meeting + meet * MEETING + (part * (TNS / 16) + n % TNS / 16) * SIXTEEN), owner),
+                      shared_address(mine + lane * SIXTEEN), rows_of(tile0 + i * tile_step) * COLUMN * 4,
+                      there(full + meet * 8, owner));
         }
 #else
         __syncthreads();
-        add_up(cluster + i * clusters, meeting, thread, THREADS);
+        add_up(tile0 + i * tile_step, meeting, thread, THREADS);
 #endif
     }
 #if BULK
     // No block's memory goes before everything sent from it and to it has arrived, which the adding warps know.
+    meet_cluster();
     asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 #endif
 }

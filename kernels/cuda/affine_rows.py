@@ -16,11 +16,14 @@ from tensorfold.kernels.cuda.compiler import Compiling, Progress, Source, compil
 from tensorfold.kernels.cuda.driver import Device, Function
 from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, WideTiling, block_groups, wide_bytes, wide_tiling
 
-FEW, MANY = 2, 17  # rows up to which two blocks share K, and from which warpgroups multiply
+FEW, MANY = 2, 17  # rows up to which blocks work alone or in pairs, and from which warpgroups multiply
+LARGE = 8192  # outputs above which fewer blocks share a tile
 MOST_PAIRS = 256
+MOST_KEPT = 12  # groups of a part of K whose x a warp keeps in registers
 Launch = Callable[[int, int, int, int, bool], None]
 ExpertLaunch = Callable[[int, int, int, int, int, int, bool], None]
 BITS = (4, 5, 6, 8, 16)
+_MET_ROW = 80  # bytes of a row of 16 outputs where parts meet: 4 floats more put neighbours on other banks
 MOST_ROWS = 128
 
 
@@ -61,8 +64,9 @@ class Cut:
 class Tiling:
     """How the work is laid out, which changes no bit.
 
-    Tiles of 8 rows, tiles of 16 outputs a warp, warps along outputs, groups a copy, copies in flight a warp, and tiles
-    whose parts may be under way.
+    Tiles of 8 rows, tiles of 16 outputs a warp, warps along outputs, groups a copy, copies in flight a warp, tiles
+    whose parts may be under way, warps that add them up, and groups whose x a warp keeps in registers (all of a part's,
+    or none).
     """
 
     row_tiles: int
@@ -70,7 +74,9 @@ class Tiling:
     warps: int
     copy: int
     slots: int
-    meetings: int = 1
+    meetings: int = 2
+    adders: int = 1
+    kept: int = 0
 
     @property
     def outputs(self) -> int:
@@ -87,34 +93,60 @@ def cut(matrix: Matrix, capability: tuple[int, int]) -> Cut:
     """
     if capability < (9, 0):
         return Cut(1, 8)
-    return Cut(8 if matrix.outputs <= 8192 or matrix.groups >= 64 else 4, 1)
+    return Cut(8 if matrix.outputs <= LARGE or matrix.groups >= 64 else 4, 1)
+
+
+def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tuple[Cut, Tiling]:
+    """How up to 8 rows of 4-bit codes were fastest on compute capability 9.0, with the same `parts` of K.
+
+    Fewer blocks a cluster fill more multiprocessors and hold more of x. Short parts keep x in registers; two tiles a
+    warp then halve what waits for each other, where they leave not many more multiprocessors idle.
+    """
+    part = -(-matrix.groups // parts)
+    if part > MOST_KEPT:
+        blocks = 2 if rows <= FEW else parts
+    elif rows <= FEW:
+        blocks = 1
+    else:
+        blocks = 2 if matrix.outputs > LARGE else parts
+    way = Cut(blocks, parts // blocks)
+    warps = 8 // way.columns
+    if part > MOST_KEPT or blocks == parts:
+        return way, Tiling(1, 1, warps, _even(part, 17), 2)
+
+    def work(tiles: int) -> int:  # 16 outputs' parts that the warp with most of them multiplies
+        return tiles * -(-matrix.outputs // (16 * tiles * warps) // -(-multiprocessors // blocks))
+
+    if part <= 10 and 100 * work(2) <= 107 * work(1):
+        return way, Tiling(1, 2, warps, -(-part // 2), 2, kept=part)
+    copy, slots = (-(-part // 2), 3) if work(1) <= 4 else (part, 2)
+    return way, Tiling(1, 1, warps, copy, slots, kept=part)
+
+
+def _even(part: int, longest: int) -> int:
+    """Groups a copy: an even share of a part, so that no short copy is left over."""
+    return -(-part // -(-part // longest))
 
 
 def tiling(matrix: Matrix, cut: Cut, rows: int, most_shared: int) -> Tiling:
-    """The tiling that was fastest where it was measured, or the next that fits `most_shared` bytes of shared memory.
-
-    A copy holds a whole number of equal shares of a part of K, so that no short copy is left over.
-    """
-    part = -(-matrix.groups // (cut.blocks * cut.columns))
-    most_tiles = min(4, -(-rows // 8))
-    for row_tiles in range(most_tiles, 0, -1):
-        for output_tiles, longest, slots in _orders(matrix, row_tiles, part):
-            copy = -(-part // -(-part // longest))
-            warps = max(1, 8 // cut.columns)
-            made = Tiling(row_tiles, output_tiles, warps, copy, slots, meetings=2 if row_tiles == 1 else 1)
-            if made.outputs % (8 * cut.blocks) == 0 and shared_bytes(matrix, cut, made, rows) <= most_shared - 1024:
+    """The tiling that was fastest where it was measured, or the next that fits `most_shared` bytes of shared memory."""
+    part = -(-matrix.groups // cut.parts)
+    for row_tiles in range(min(4, -(-rows // 8)), 0, -1):
+        for output_tiles, longest, slots in _orders(matrix, row_tiles):
+            warps, adders = max(1, 8 // cut.columns), 1 if row_tiles == 1 else 3
+            made = Tiling(row_tiles, output_tiles, warps, _even(part, longest), slots, 2, adders)
+            if made.outputs % (16 * cut.blocks) == 0 and shared_bytes(matrix, cut, made, rows) <= most_shared - 1024:
                 return made
     raise ValueError(f"{rows} rows of {matrix} do not fit {most_shared} bytes of shared memory")
 
 
-def _orders(matrix: Matrix, row_tiles: int, part: int) -> tuple[tuple[int, int, int], ...]:
-    """Tiles of outputs a warp, the longest copy and the copies in flight, the best first; `part`: its groups."""
+def _orders(matrix: Matrix, row_tiles: int) -> tuple[tuple[int, int, int], ...]:
+    """Tiles of outputs a warp, the longest copy and the copies in flight, the best first."""
     smaller = ((1, 5, 2), (1, 4, 2), (1, 3, 2), (1, 2, 2), (1, 2, 1), (1, 1, 1))
     if row_tiles == 1:
-        long = ((1, 12, 3),) if part > 20 else ()
-        return (*long, (1, 17 if matrix.bits < 8 else 8, 2), (1, 10, 2), *smaller)
+        return ((1, 17 if matrix.bits < 8 else 8, 2), (1, 10, 2), *smaller)
     if row_tiles == 2:
-        wide = ((2, 5, 2),) if matrix.outputs > 8192 else ()
+        wide = ((2, 5, 2),) if matrix.outputs > LARGE else ()
         return (*wide, (1, 12, 2), (1, 10, 2), *smaller)
     return smaller
 
@@ -129,14 +161,28 @@ def row_bytes(matrix: Matrix, cut: Cut) -> int:
     return most * GROUP * 2 + 16
 
 
-def shared_bytes(matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, resident: bool = False) -> int:
-    """Dynamic shared memory of a block; `resident`: all rows of x lie in it, however many a tile has."""
-    x = row_bytes(matrix, cut)
-    padded = 8 * tiling.row_tiles
-    ring = tiling.warps * cut.columns * tiling.slots * tiling.output_tiles * tiling.copy * block_words(matrix.bits) * 4
-    sums = 0 if matrix.bits == 16 else -(-(x // 128 * (rows if resident else padded)) // 4) * 16
-    meetings = 2 * tiling.meetings * cut.columns * tiling.outputs * (padded + 2) * 4
-    return ring + (rows if resident else min(rows, padded)) * x + sums + meetings
+def shared_bytes(matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, experts: bool = False) -> int:
+    """Dynamic shared memory of a block: the rings, x, and what meets and is sent.
+
+    `rows` are those of a launch, of which a tile's lie in it; with `experts` those that a block has room for.
+    """
+    held = rows if experts else min(rows, 8 * tiling.row_tiles)
+    tiles = tiling.warps * cut.columns * tiling.output_tiles
+    ring = tiles * tiling.slots * tiling.copy * block_words(matrix.bits) * 4
+    meeting = tiles * 8 * tiling.row_tiles * _MET_ROW
+    return ring + held * row_bytes(matrix, cut) + (1 if cut.blocks == 1 else 2) * tiling.meetings * meeting
+
+
+def expert_rows(matrix: Matrix, tiling: Tiling, rows: int, pairs: int, clusters: int) -> int:
+    """The most rows of x that a block of one of `clusters` keeps, whoever chose which expert: all, or its items'.
+
+    A cluster's tiles are neighbours, an item has 1 to 8 members, and each pair is a member of one item.
+    """
+    each, most = -(-matrix.outputs // tiling.outputs), 1
+    for items in range(-(-pairs // 8), pairs + 1):
+        touched = min((-(-items * each // clusters) - 1) // each + 2, items)
+        most = max(most, min(8 * touched, pairs - items + touched))
+    return min(rows, most)
 
 
 class RowKernels:
@@ -194,13 +240,14 @@ class RowKernels:
     def experts_source(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> Source:
         """What `experts` compiles."""
         way = self.expert_cut(matrix, max(1, pairs // rows))
-        return self.source(matrix, way, self.expert_tiling(matrix, way, rows), wide, True)
+        return self.source(matrix, way, self.expert_tiling(matrix, way, rows, pairs), wide, True)
 
     def source(self, matrix: Matrix, cut: Cut, tiling: Tiling, wide: bool, experts: bool = False) -> Source:
         """What is compiled for this."""
         macros = {"BITS": matrix.bits, "MT": tiling.row_tiles, "RT": tiling.output_tiles, "WN": tiling.warps}
         macros |= {"WK": cut.columns, "S": cut.blocks, "CG": tiling.copy, "SLOTS": tiling.slots}
-        macros |= {"MEETINGS": tiling.meetings, "WIDE": int(wide), "EXPERTS": int(experts)}
+        macros |= {"MEETINGS": tiling.meetings, "ADDERS": tiling.adders, "KEPT": tiling.kept}
+        macros |= {"WIDE": int(wide), "EXPERTS": int(experts)}
         return Source.of("affine_rows.cu", macros, self.device.architecture)
 
     def rows(self, matrix: Matrix, rows: int, wide: bool = False) -> Launch:
@@ -220,12 +267,10 @@ class RowKernels:
                 many = wide_tiling(matrix.outputs, matrix.groups, way.parts, rows, most)
                 if many is not None:
                     return many
-            if rows <= FEW and way.parts == 8:
-                two = Cut(2, 4)
-                try:
-                    return two, tiling(matrix, two, rows, most)
-                except ValueError:  # two blocks have no room for such long rows
-                    pass
+            if rows <= 8:
+                few, made = few_rows(matrix, way.parts, rows, self.device.multiprocessors)
+                if shared_bytes(matrix, few, made, rows) <= most - 1024:
+                    return few, made
         return way, tiling(matrix, way, rows, most)
 
     def prepare(self, matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, wide: bool = False) -> Launch:
@@ -233,10 +278,10 @@ class RowKernels:
 
         x is bf16 [rows, K], y bf16 (float32 if `wide`) [rows, N], both without gaps and 16-byte aligned.
         """
-        if tiling.outputs % (8 * cut.blocks):
+        if tiling.outputs % (16 * cut.blocks):
             raise ValueError(f"{tiling.outputs} outputs are not shared out evenly among {cut.blocks} blocks")
-        function, _ = self._function(matrix, cut, tiling, shared_bytes(matrix, cut, tiling, rows), wide, False)
-        threads = 32 * (tiling.warps * cut.columns + 1)
+        function = self._function(matrix, cut, tiling, shared_bytes(matrix, cut, tiling, rows), wide, False)
+        threads = 32 * (tiling.warps * cut.columns + tiling.adders)
         row_blocks = -(-rows // (8 * tiling.row_tiles))
         tiles = -(-matrix.outputs // tiling.outputs)
         at_once = self._at_once(function, cut, threads)
@@ -278,7 +323,8 @@ class RowKernels:
 
         Called with the addresses of the stack (packed matrices one after another), x, y, items and members, a stream
         and whether to start early. `items` int32: a count, then for each an expert, its first member and its 1 to 8
-        members. `members` int32 [256, 2]: a row of x and a row of y. Both are read when the kernel before has ended.
+        members, which lie behind those of the item before. `members` int32 [256, 2]: a row of x and a row of y. Both
+        are read when the kernel before has ended.
         """
         if (matrix, rows, pairs, wide) not in self._experts:
             self._experts[matrix, rows, pairs, wide] = self._prepare_experts(matrix, rows, pairs, wide)
@@ -288,12 +334,16 @@ class RowKernels:
         if pairs > MOST_PAIRS:
             raise ValueError(f"{pairs} pairs of a row and an expert are more than a launch takes: {MOST_PAIRS}")
         way = self.expert_cut(matrix, max(1, pairs // rows))
-        tiling = self.expert_tiling(matrix, way, rows)
-        need = shared_bytes(matrix, way, tiling, rows, resident=True)
-        function, _ = self._function(matrix, way, tiling, need, wide, True)
-        threads = 32 * (tiling.warps * way.columns + 1)
-        clusters = max(1, min(self._at_once(function, way, threads), pairs * -(-matrix.outputs // tiling.outputs)))
-        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, row_bytes(matrix, way), 1)
+        tiling = self.expert_tiling(matrix, way, rows, pairs)
+        clusters = self._expert_clusters(way)
+        function, room = self._expert_function(matrix, way, tiling, (rows, pairs, clusters), wide)
+        threads = 32 * (tiling.warps * way.columns + tiling.adders)
+        at_once = self._at_once(function, way, threads)
+        if at_once < clusters:  # each has more tiles than was counted on, and more rows
+            function, room = self._expert_function(matrix, way, tiling, (rows, pairs, at_once), wide)
+        clusters = min(at_once, pairs * -(-matrix.outputs // tiling.outputs))
+        all_rows = int(room == rows)
+        numbers = (room, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, row_bytes(matrix, way), all_rows)
         constants = tuple(map(ctypes.c_int, numbers))
         blocks = way.blocks if self.device.capability >= (9, 0) else 0
 
@@ -305,37 +355,54 @@ class RowKernels:
 
         return launch
 
+    def _expert_function(
+        self, matrix: Matrix, way: Cut, tiling: Tiling, counts: tuple[int, int, int], wide: bool
+    ) -> tuple[Function, int]:
+        """The kernel with room for rows of x, and how many these are; `counts`: a launch's rows, pairs and clusters."""
+        room = expert_rows(matrix, tiling, *counts)
+        need = shared_bytes(matrix, way, tiling, room, experts=True)
+        return self._function(matrix, way, tiling, need, wide, True), room
+
     def expert_cut(self, matrix: Matrix, each: int) -> Cut:
-        """How K is cut where a row of x has `each` experts: in as few parts as the rows of a full launch have room for.
+        """How K is cut where a row of x has `each` experts: in as few parts as leave long copies room in a full launch.
 
         `each` is a model's own number, and 1 where x has a row for every pair.
         """
         if self.device.capability < (9, 0):
             return cut(matrix, self.device.capability)
-        for blocks in (2, 4):
-            try:
-                self.expert_tiling(matrix, Cut(blocks, 1), MOST_PAIRS // each)
-            except ValueError:
-                continue
-            return Cut(blocks, 1)
+        for shortest in (5, 1):
+            for way in (Cut(1, 2), Cut(2, 1), Cut(2, 2), Cut(4, 1), Cut(4, 2), Cut(8, 1)):
+                try:
+                    copy = self.expert_tiling(matrix, way, MOST_PAIRS // each, MOST_PAIRS).copy
+                except ValueError:
+                    continue
+                if copy >= min(shortest, -(-matrix.groups // way.parts)):
+                    return way
         return Cut(8, 1)
 
-    def expert_tiling(self, matrix: Matrix, way: Cut, rows: int) -> Tiling:
-        """The longest copies that fit beside `rows` rows of x; `way` is the matrix's cut."""
-        part = -(-matrix.groups // (way.blocks * way.columns))
-        for longest, slots in ((10, 3), (10, 2), (5, 2), (3, 2), (2, 2), (1, 2), (1, 1)):
-            made = Tiling(1, 1, max(1, 8 // way.columns), -(-part // -(-part // longest)), slots, 2)
-            if shared_bytes(matrix, way, made, rows, resident=True) <= self.device.shared_bytes - 6 * 1024:
+    def expert_tiling(self, matrix: Matrix, way: Cut, rows: int, pairs: int) -> Tiling:
+        """Copies that fit beside the rows of x that a block keeps, whole shares of a part first; `way`: the cut."""
+        part = -(-matrix.groups // way.parts)
+        whole = [copy for copy in range(min(part, 8), 3, -1) if part % copy == 0]
+        copies = [*whole, *(_even(part, longest) for longest in (8, 5, 3, 2, 1))]
+        for copy, slots in ((copy, slots) for copy in copies for slots in (3, 2)):
+            made = Tiling(1, 1, max(1, 8 // way.columns), copy, slots)
+            room = expert_rows(matrix, made, rows, pairs, self._expert_clusters(way))
+            need = shared_bytes(matrix, way, made, room, experts=True)
+            if made.outputs % (16 * way.blocks) == 0 and need <= self.device.shared_bytes - 6 * 1024:
                 return made
         raise ValueError(f"{rows} rows of {matrix.inputs} numbers do not fit a block's shared memory")
 
-    def _function(
-        self, matrix: Matrix, cut: Cut, tiling: Tiling, need: int, wide: bool, experts: bool
-    ) -> tuple[Function, int]:
+    def _expert_clusters(self, way: Cut) -> int:
+        """Clusters that are counted on. Multiprocessors come in pairs; not all of them have more neighbours."""
+        whole = self.device.multiprocessors // way.blocks
+        return whole if way.blocks <= 2 else max(1, whole * 3 // 4)
+
+    def _function(self, matrix: Matrix, cut: Cut, tiling: Tiling, need: int, wide: bool, experts: bool) -> Function:
         shared = max(need, self._half)
         if shared > self.device.shared_bytes:
             raise ValueError(f"{matrix} needs {shared} bytes of shared memory of {self.device.shared_bytes}")
-        return self._loaded(self.source(matrix, cut, tiling, wide, experts), "affine_rows", shared), shared
+        return self._loaded(self.source(matrix, cut, tiling, wide, experts), "affine_rows", shared)
 
     @property
     def _half(self) -> int:

@@ -1,5 +1,6 @@
-// What both row kernels have in common: words, barriers and copies between blocks of a cluster, and how a group of codes
-// becomes the matrix unit's A operand, so that both make the same bits. Included by each; reads BITS and WIDE alone.
+// What both row kernels have in common: words, barriers and copies between blocks of a cluster, how a group of codes becomes
+// the matrix unit's A operand, and how parts' sums become results, so that both make the same bits. Included by each; reads
+// BITS and WIDE alone.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -73,20 +74,18 @@ __device__ __forceinline__ u32 fma_pair(u32 a, u32 b, u32 c) {
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
-__device__ __forceinline__ float bf16_low(u32 w) { return __uint_as_float(w << 16); }
-__device__ __forceinline__ float bf16_high(u32 w) { return __uint_as_float(w & 0xFFFF0000u); }
 
-// A group of 16 outputs x 64 inputs, to become the matrix unit's A operand in 4 steps of 4 words.
+// A group of 16 outputs x 64 inputs, to become the matrix unit's A operand in 4 steps of 4 words: scale * code + bias, each
+// rounded once to bf16, as a prompt's weights are.
 //
 // 4 bits: a nibble in bits 0-3 of a bf16 number is q * 2^-133, one in bits 4-7 is q * 2^-129 (below 2^-125 the exponent's
-// last bit weighs what the bit above the fraction would): one mask makes an operand, and half of the shifts are saved,
-// which matters because shifts and masks share the pipe that limits few rows. x is scaled by 2^64 and 2^60 to match, so that
-// products, sums of x and results lack 2^69, which the last addition gives back. 5, 6 bits: 0x4300 with q in its low bits
-// is 128 + q. 8 bits: q. All of it is exact.
-constexpr float OFFSET = BITS == 5 || BITS == 6 ? 128.f : 0.f;  // what is taken off the bias, times the scale
-constexpr float UNIT = BITS == 4 ? 590295810358705651712.f : 1.f, LACK = 1.f / UNIT;  // 2^69
+// last bit weighs what the bit above the fraction would): one mask makes a factor, and half of the shifts are saved. Scales
+// are multiplied by 2^100 and 2^96 to match and biases by 2^-33, all of it exact, so that weights and results lack 2^33,
+// which the last addition gives back. 5, 6 bits: 0x4300 with q in its low bits is 128 + q, from which 128 is taken. 8 bits: q.
+constexpr float UNIT = BITS == 4 ? 8589934592.f : 1.f;  // 2^33
 struct Group {
     u32 low[4], high[4];
+    uint2 pair;  // scale and bias of outputs r and r + 8
 };
 __device__ __forceinline__ void load(Group& g, const u8* at, int lane) {
     if (BITS == 16) return;
@@ -101,8 +100,27 @@ __device__ __forceinline__ void load(Group& g, const u8* at, int lane) {
         uint4 h = *(const uint4*)(at + 512 + lane * 16);
         g.high[0] = h.x, g.high[1] = h.y, g.high[2] = h.z, g.high[3] = h.w;
     }
+    g.pair = *(const uint2*)(at + 512 + PLANE + (lane >> 2) * 8);
 }
-__device__ __forceinline__ void operand(u32 (&a)[4], const Group& g, int s, const u8* at, int lane) {
+// Scales and biases of outputs r and r + 8, each twice; 4 bits: `scale` for nibbles in bits 0-3, `scale16` in bits 4-7.
+struct Factors {
+    u32 scale[2], scale16[2], bias[2];
+};
+__device__ __forceinline__ Factors factors(const Group& g) {
+    Factors f;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const u32 pair = h ? g.pair.y : g.pair.x;
+        f.scale[h] = __byte_perm(pair, 0, 0x1010), f.bias[h] = __byte_perm(pair, 0, 0x3232);
+        if (BITS == 4) {
+            f.scale16[h] = fma_pair(f.scale[h], 0x6F806F80u, 0x80008000u);
+            f.scale[h] = fma_pair(f.scale[h], 0x71807180u, 0x80008000u);
+            f.bias[h] = fma_pair(f.bias[h], 0x2F002F00u, 0x80008000u);
+        }
+    }
+    return f;
+}
+__device__ __forceinline__ void operand(u32 (&a)[4], const Group& g, const Factors& f, int s, const u8* at, int lane) {
     if (BITS == 16) {
         uint4 w = *(const uint4*)(at + s * 512 + lane * 16);
         a[0] = w.x, a[1] = w.y, a[2] = w.z, a[3] = w.w;
@@ -111,7 +129,8 @@ __device__ __forceinline__ void operand(u32 (&a)[4], const Group& g, int s, cons
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         if (BITS == 4) {
-            a[j] = (s < 2 ? g.low[j] : g.low[j] >> 8) & (s & 1 ? 0x00F000F0u : 0x000F000Fu);
+            const u32 w = (s < 2 ? g.low[j] : g.low[j] >> 8) & (s & 1 ? 0x00F000F0u : 0x000F000Fu);
+            a[j] = fma_pair(w, s & 1 ? f.scale16[j & 1] : f.scale[j & 1], f.bias[j & 1]);
             continue;
         }
         u32 w = pick<0x000F000Fu, 0x43004300u>(g.low[j] >> (4 * s));
@@ -126,17 +145,49 @@ __device__ __forceinline__ void operand(u32 (&a)[4], const Group& g, int s, cons
         if (BITS == 8) {  // 16 * (128 + h) - 2176 = 16 h - 128, then + (128 + l): every step exact
             u32 h = pick<0x000F000Fu, 0x43004300u>(g.high[j] >> (4 * s));
             w = fma_pair(w, 0x3F803F80u, fma_pair(h, 0x41804180u, 0xC508C508u));
+        } else {
+            w = fma_pair(w, 0x3F803F80u, 0xC300C300u);
         }
-        a[j] = w;
+        a[j] = fma_pair(w, f.scale[j & 1], f.bias[j & 1]);
     }
 }
 
-__device__ __forceinline__ void store(void* y, size_t at, float value) {
-#if WIDE
-    ((float*)y)[at] = value;
-#else
-    u16 half;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
-    ((u16*)y)[at] = half;
-#endif
+__device__ __forceinline__ void store_shared(u32 to, float value) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
+}
+// The sum of P parts of four neighbouring outputs, in the order of K; parts lie `step` floats apart.
+template <int P>
+__device__ __forceinline__ float4 sum_parts(const float* parts, int step) {
+    float4 part[P];
+#pragma unroll
+    for (int p = 0; p < P; p++) part[p] = *(const float4*)(parts + p * step);
+    float4 s = part[0];
+#pragma unroll
+    for (int p = 1; p < P; p++) {
+        s.x = __fadd_rn(s.x, part[p].x), s.y = __fadd_rn(s.y, part[p].y);
+        s.z = __fadd_rn(s.z, part[p].z), s.w = __fadd_rn(s.w, part[p].w);
+    }
+    return make_float4(s.x * UNIT, s.y * UNIT, s.z * UNIT, s.w * UNIT);
+}
+// Four neighbouring outputs of a row, of which `left` exist, to place `at`; `aligned`: rows begin where four of them may.
+__device__ __forceinline__ void store4(void* y, size_t at, float4 s, int left, bool aligned) {
+    u32 two[2];
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two[0]) : "f"(s.y), "f"(s.x));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two[1]) : "f"(s.w), "f"(s.z));
+    if (left >= 4 && aligned) {
+        if (WIDE)
+            *(float4*)((float*)y + at) = s;
+        else
+            *(uint2*)((u16*)y + at) = make_uint2(two[0], two[1]);
+        return;
+    }
+    const float each[4] = {s.x, s.y, s.z, s.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (i < left) {
+            if (WIDE)
+                ((float*)y)[at + i] = each[i];
+            else
+                ((u16*)y)[at + i] = (u16)(two[i >> 1] >> (16 * (i & 1)));
+        }
 }

@@ -10,20 +10,22 @@
 //   64 outputs  warpgroup: 4 warps x 16
 //
 // One warp fetches: each warpgroup has a ring of copies in shared memory. The P partial sums of an output meet in the block
-// that owns it, where one more warp adds them in the order of K.
+// that owns it, where other warps add them in the order of K. Codes of a group are decoded while the products of the group
+// before it are under way.
 //
-// Exactness: an output's additions depend on (K, P) only, and are those of affine_rows.cu. Rows are columns of B and never
-// mix; NT, G, the split of P into S and C, copies, slots, the grid and the number of rows move work, not bits.
+// Exactness: weights are bf16 numbers, each rounded once; an output's additions depend on (K, P) only, and are those of
+// affine_rows.cu. Rows are columns of B and never mix; NT, G, the split of P into S and C, copies, slots, the grid and the
+// number of rows move work, not bits.
 //
 // Packed matrix: see affine_pack.py. Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), NT (tiles of 8 rows: 1, 2, 4 or
-// 8), S, C, G, AT (groups of inputs decoded side by side), MEETINGS (tiles whose parts may be under way at a time), WIDE (1:
-// float32 results).
+// 8), S, C, G, MEETINGS (tiles whose parts may be under way at a time), ADDERS (warps that add up), WIDE (1: float32
+// results).
 #include "row_codes.cuh"
 
-constexpr int WARPS = 4 * G, THREADS = WARPS * 32 + 64, MP = NT * 8;
+constexpr int WARPS = 4 * G, THREADS = WARPS * 32 + ADDERS * 32 + 32, MP = NT * 8;
 constexpr int P = S * C, OWN = 64 / S;  // parts of K; outputs of a tile that one block owns
-constexpr int COLUMN = MP + (NT % 2 ? 0 : 8);  // floats of an output's rows: eights of outputs fall on other banks
-constexpr int MEETING = P * OWN * COLUMN;
+constexpr int EIGHT = MP * 8;  // floats of a part's rows of 8 outputs, rows outermost: only live rows are sent
+constexpr int MEETING = P * OWN * MP;
 constexpr int KEPT = C > G ? C / G : 1;  // units of a tile that one warpgroup sends
 constexpr int MOST_SLOTS = 8;
 constexpr int XGROUP = NT * 1024, XSTEP = 32;  // bytes of x for 64 inputs, to the next 16
@@ -67,14 +69,10 @@ static_assert(MEETINGS * C % G == 0 && (C <= G || C % G == 0), "a meeting is use
 #define PRODUCT(p)                                                                                                   \
     "{\n.reg .pred p;\nsetp.ne.b32 p, " FLAG ", 0;\nwgmma.mma_async.sync.aligned." SHAPE ".f32.bf16.bf16 {" RESULT "}, " GIVEN \
     ", p, 1, 1, 0;\n}"
-// 64 outputs x 16 inputs of four warps' registers times 16 inputs x MP rows of shared memory; 0: a sum that starts.
-template <int ADDS>
-__device__ __forceinline__ void multiply(float (&d)[NT][4], const u32 (&a)[4], u32 x) {
+// 64 outputs x 16 inputs of four warps' registers times 16 inputs x MP rows of shared memory; `adds` 0: a sum that starts.
+__device__ __forceinline__ void multiply(float (&d)[NT][4], const u32 (&a)[4], u32 x, int adds) {
     const u64 at = (u64)(1 << 30 | 64) << 32 | x;  // rows of 128 bytes, swizzled; eights of rows 1,024 bytes apart
-    if (ADDS)
-        asm volatile(PRODUCT(p) : RESULTS("+f") : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(at), "n"(1));
-    else
-        asm volatile(PRODUCT(p) : RESULTS("=f") : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(at), "n"(0));
+    asm volatile(PRODUCT(p) : RESULTS("+f") : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(at), "r"(adds));
 }
 // Not through the first cache: the kernel that writes x may have ended only now.
 __device__ __forceinline__ uint4 fresh(const uint4* at) {
@@ -82,64 +80,10 @@ __device__ __forceinline__ uint4 fresh(const uint4* at) {
     asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
     return v;
 }
-// Products of AT groups, under way from here on; `x` describes their first 16 inputs. Steps of different groups follow each
-// other, since a step waits for the one before it in its group.
-template <int N>
-__device__ __forceinline__ void start(float (&d)[N][NT][4], const Group (&g)[N], const u8* at, u32 x, int lane) {
-    u32 a[N][4][4];
-#pragma unroll
-    for (int j = 0; j < N; j++)
-#pragma unroll
-        for (int s = 0; s < 4; s++) {
-            operand(a[j][s], g[j], s, at + j * BLOCK, lane);
-            // Made before the fence: what is written behind it would be waited for.
-            asm volatile("" : "+r"(a[j][s][0]), "+r"(a[j][s][1]), "+r"(a[j][s][2]), "+r"(a[j][s][3]));
-        }
-    asm volatile("wgmma.fence.sync.aligned;");
-#pragma unroll
-    for (int j = 0; j < N; j++) multiply<0>(d[j], a[j][0], x + j * (XGROUP / 16));
-#pragma unroll
-    for (int s = 1; s < 4; s++)
-#pragma unroll
-        for (int j = 0; j < N; j++) multiply<1>(d[j], a[j][s], x + j * (XGROUP / 16) + s * (XSTEP / 16));
-    asm volatile("wgmma.commit_group.sync.aligned;");
-}
-template <int N>
-__device__ __forceinline__ void complete(float (&d)[N][NT][4]) {
-    asm volatile("wgmma.wait_group.sync.aligned 0;");
-#pragma unroll
-    for (int j = 0; j < N; j++)
-#pragma unroll
-        for (int m = 0; m < NT; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) asm volatile("" : "+f"(d[j][m][i]));
-}
-// Scale and bias of a complete product.
-__device__ __forceinline__ void add(float (&sum)[NT][4], const float (&d)[NT][4], uint2 pair, const float* whole) {
-    if (BITS == 16) {
-#pragma unroll
-        for (int m = 0; m < NT; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) sum[m][i] = __fadd_rn(sum[m][i], d[m][i]);
-        return;
-    }
-    float scale[2] = {bf16_low(pair.x), bf16_low(pair.y)}, bias[2] = {bf16_high(pair.x), bf16_high(pair.y)};
-    if (OFFSET != 0) bias[0] = __fmaf_rn(-OFFSET, scale[0], bias[0]), bias[1] = __fmaf_rn(-OFFSET, scale[1], bias[1]);
-#pragma unroll
-    for (int m = 0; m < NT; m++) {
-        const float2 w = *(const float2*)(whole + m * 8);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            sum[m][i] = __fmaf_rn(scale[i >> 1], d[m][i], __fmaf_rn(bias[i >> 1], i & 1 ? w.y : w.x, sum[m][i]));
-    }
-}
-__device__ __forceinline__ uint2 pair_at(const u8* at, int lane) {
-    return BITS == 16 ? uint2{} : *(const uint2*)(at + 512 + PLANE + (lane >> 2) * 8);
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     wide_rows(const u8* __restrict__ matrix, const u16* __restrict__ x, void* __restrict__ y, int rows, int outputs,
-              int groups, int x_stride, int y_stride, int x_groups, int row_blocks, int copy, int slots) {
+              int groups, int x_stride, int y_stride, int x_groups, int row_blocks, int copy, int slots
+    ) {
     extern __shared__ __align__(1024) u8 memory[];
     __shared__ __align__(8) u64 bars[2 * G * MOST_SLOTS + 2 * MEETINGS];
     const int thread = threadIdx.x, lane = thread & 31, warp = __shfl_sync(~0u, thread >> 5, 0);
@@ -155,8 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     u8* xs = memory;
     u8* ring = xs + x_groups * XGROUP;
-    float* sums = (float*)(ring + G * slots * slot_bytes);
-    float* meeting = sums + (BITS == 16 ? 0 : x_groups * MP);
+    float* meeting = (float*)(ring + G * slots * slot_bytes);
     float* sent = meeting + MEETINGS * MEETING;
     // Of each slot: its copy is there; its four warps are done. Of each meeting: all parts are there; all owners are done.
     const u32 filled = shared_address(bars), freed = filled + 8 * G * MOST_SLOTS;
@@ -165,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     if (thread == 0) {
         for (int i = 0; i < G * MOST_SLOTS; i++) barrier_init(filled + i * 8, 1), barrier_init(freed + i * 8, 4);
-        for (int i = 0; i < MEETINGS; i++) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, S);
+        for (int i = 0; i < MEETINGS; i++) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, S * ADDERS);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
@@ -202,17 +145,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     if (++slot_of[g] == slots) slot_of[g] = 0, phase_of[g] ^= 1;
                 }
             }
-        // The next kernel may come: not earlier, or its blocks gather where this one's left first.
+        // The next kernel may come: it finds room where blocks of this one have left.
         asm volatile("griddepcontrol.launch_dependents;");
     };
-    if (warp == WARPS + 1) fetch(slots);
+    if (warp == WARPS + ADDERS) fetch(slots);
     asm volatile("griddepcontrol.wait;" ::: "memory");
 
     // x, a warp 8 rows of a group at a time: into the order of the B operand (input 16 q + 4 s + 2 h + i is column 8 h + 2 q
-    // + i of step s, as affine_pack.py has it), and its sums for the biases.
+    // + i of step s, as affine_pack.py has it).
     const int live = (my_rows + 7) / 8, items = block_count * live;
-    constexpr int AT_ONCE = 4, STAGERS = WARPS + 2;
-    for (int base = warp; base < items; base += STAGERS * AT_ONCE) {
+    constexpr int AT_ONCE = 4, STAGERS = WARPS + ADDERS;
+    for (int base = warp; base < items && warp < STAGERS; base += STAGERS * AT_ONCE) {
         uint4 v[AT_ONCE][2];
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
@@ -225,60 +168,37 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const int i = base + u * STAGERS, g = i / live, m = i % live;
             const u32 w[8] = {v[u][0].x, v[u][0].y, v[u][0].z, v[u][0].w, v[u][1].x, v[u][1].y, v[u][1].z, v[u][1].w};
             u8* to = xs + g * XGROUP + (m * 1024 + r * 128) + q * 4;
-            if (i < items) {
+            if (i < items)
 #pragma unroll
-                for (int k = 0; k < 8; k++) {
-                    const u32 scaled = BITS == 4 ? fma_pair(w[k], k & 2 ? 0x5D805D80u : 0x5F805F80u, 0x80008000u) : w[k];
-                    *(u32*)(to + (k ^ r) * 16) = scaled;
-                }
-            }
-            if (BITS == 16) continue;
-            float pair[8];
-#pragma unroll
-            for (int k = 0; k < 8; k++) pair[k] = __fadd_rn(bf16_low(w[k]), bf16_high(w[k]));
-#pragma unroll
-            for (int step = 4; step > 0; step /= 2)
-#pragma unroll
-                for (int k = 0; k < step; k++) pair[k] = __fadd_rn(pair[k], pair[k + step]);
-            float s = pair[0];
-            s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 1));
-            s = __fadd_rn(s, __shfl_xor_sync(~0u, s, 2));
-            if (q == 0 && i < items) sums[g * MP + m * 8 + r] = s * LACK;
+                for (int k = 0; k < 8; k++) *(u32*)(to + (k ^ r) * 16) = w[k];
         }
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
-    // Every barrier of the cluster is ready for the others from here on.
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+    bool met = false;  // whether every barrier of the cluster is known to be ready
+    auto meet_cluster = [&]() {
+        if (!met) asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+        met = true;
+    };
 
-    if (warp == WARPS + 1) {
+    if (warp == WARPS + ADDERS) {
         fetch(1 << 30);
-    } else if (warp == WARPS) {
+    } else if (warp >= WARPS) {
+        meet_cluster();
         // The owner of outputs [rank * OWN, (rank + 1) * OWN) of a tile adds their P parts in the order of K.
 #pragma unroll 1
         for (int i = 0; i < my_tiles; i++) {
-            const int at = i % MEETINGS;
-            if (lane == 0) expect(full + at * 8, MEETING * 4);
+            const int at = i % MEETINGS, adder = warp - WARPS;
+            if (adder == 0 && lane == 0) expect(full + at * 8, P * (OWN / 8) * my_rows * 32);
             await(full + at * 8, i / MEETINGS & 1);
             const float* parts = meeting + at * MEETING;
             const int out0 = (cluster + i * clusters) * 64 + rank * OWN;
-            for (int e = lane; e < OWN * ((my_rows + 1) / 2); e += 32) {
-                const int n = e % OWN, m = e / OWN * 2;
-                float2 s = *(const float2*)(parts + n * COLUMN + m);
-#pragma unroll
-                for (int p0 = 0; p0 < P; p0 += 8) {
-                    float2 part[8];
-#pragma unroll
-                    for (int p = p0; p < p0 + 8 && p < P; p++) part[p - p0] = *(const float2*)(parts + (p * OWN + n) * COLUMN + m);
-#pragma unroll
-                    for (int p = p0; p < p0 + 8 && p < P; p++)
-                        if (p > 0) s.x = __fadd_rn(s.x, part[p - p0].x), s.y = __fadd_rn(s.y, part[p - p0].y);
-                }
-                if (out0 + n < outputs) {
-                    const size_t to = (size_t)(row0 + m) * y_stride + out0 + n;
-                    store(y, to, s.x * UNIT);
-                    if (m + 1 < my_rows) store(y, to + y_stride, s.y * UNIT);
-                }
+            constexpr int QUADS = OWN / 4;
+#pragma unroll 2
+            for (int e = adder * 32 + lane; e < QUADS * my_rows; e += ADDERS * 32) {
+                const int n4 = e % QUADS, m = e / QUADS, out = out0 + n4 * 4;
+                const float4 t = sum_parts<P>(parts + (n4 >> 1) * EIGHT + m * 8 + (n4 & 1) * 4, OWN * MP);
+                store4(y, (size_t)(row0 + m) * y_stride + out, t, outputs - out, (y_stride & 3) == 0);
             }
             __syncwarp();
             // Told only to blocks that wait for it: a block may end once its own parts are sent.
@@ -286,59 +206,68 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (awaited && lane < S) arrive_there(there(empty + at * 8, lane));
         }
     } else {
-        const int wg = (u32)warp / 4, w = warp & 3;
+        const int wg = (u32)warp / 4, w = warp & 3, mine_at = q * 16 + r;
+        // The rank is in the high bits of an address of a cluster; a descriptor has no room for it.
+        const u32 x_first = 1 << 16 | (shared_address(xs) & 0x3FFFF) >> 4;
         int slot = 0, turn = 0;
         u32 phase = 0;
+        float sum[NT][4] = {};
+        u32 a[2][4][4];
 #pragma unroll 1
         for (int unit = wg; unit < units; unit += G, turn++) {
             const int tile = (u32)unit / C, column = (u32)unit % C, first = part_first(column);
-            int left = part_first(column + 1) - first;
-            float sum[NT][4] = {};
-            // The rank is in the high bits of an address of a cluster; a descriptor has no room for it.
-            u32 x_now = 1 << 16 | (shared_address(xs + (first - block_first) * XGROUP) & 0x3FFFF) >> 4;
-            const float* sum_now = sums + (first - block_first) * MP + 2 * q;
+            int left = part_first(column + 1) - first, adds = 0;
+            u32 x_now = x_first + (first - block_first) * (XGROUP / 16);
+            if (left == 0) {
+#pragma unroll
+                for (int m = 0; m < NT; m++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) sum[m][i] = 0.f;
+            }
+            // Products of a group, under way from here on; those of all but this one are complete.
+            auto add_group = [&](u32 (&a)[4][4], const Group& g, const u8* at) {
+                const Factors f = factors(g);
+#pragma unroll
+                for (int s = 0; s < 4; s++) {
+                    operand(a[s], g, f, s, at, lane);
+                    // Made before the fence: what is written behind it would be waited for.
+                    asm volatile("" : "+r"(a[s][0]), "+r"(a[s][1]), "+r"(a[s][2]), "+r"(a[s][3]));
+                }
+                asm volatile("wgmma.fence.sync.aligned;");
+#pragma unroll
+                for (int s = 0; s < 4; s++) multiply(sum, a[s], x_now + s * (XSTEP / 16), s ? 1 : adds);
+                asm volatile("wgmma.commit_group.sync.aligned;");
+                asm volatile("wgmma.wait_group.sync.aligned 1;");
+                x_now += XGROUP / 16, adds = 1;
+            };
 #pragma unroll 1
             for (; left > 0; left -= copy) {
                 const u32 bar = filled + (wg * MOST_SLOTS + slot) * 8;
                 await(bar, phase);
                 const u8* at = ring + (wg * slots + slot) * slot_bytes + w * copy * BLOCK;
-                int n = min(left, copy);
-                Group next[AT];
-                uint2 pair[AT];
-                auto take = [&](auto& g, auto& p, const u8* from) {
-#pragma unroll
-                    for (int j = 0; j < AT; j++) load(g[j], from + j * BLOCK, lane), p[j] = pair_at(from + j * BLOCK, lane);
-                };
-                if (n >= AT) take(next, pair, at);
+                Group even, odd;  // read a group ahead
+                load(even, at, lane);
+                int here = min(left, copy);
 #pragma unroll 1
-                for (; n >= AT; n -= AT) {
-                    float d[AT][NT][4];
-                    uint2 now[AT];
-                    start<AT>(d, next, at, x_now, lane);
-#pragma unroll
-                    for (int j = 0; j < AT; j++) now[j] = pair[j];
-                    at += AT * BLOCK;
-                    if (n >= 2 * AT) take(next, pair, at);
-                    complete<AT>(d);
-#pragma unroll
-                    for (int j = 0; j < AT; j++) add(sum, d[j], now[j], sum_now + j * MP);
-                    x_now += AT * (XGROUP / 16), sum_now += AT * MP;
+                for (; here > 1; here -= 2, at += 2 * BLOCK) {
+                    load(odd, at + BLOCK, lane);
+                    add_group(a[0], even, at);
+                    if (here > 2) load(even, at + 2 * BLOCK, lane);
+                    add_group(a[1], odd, at + BLOCK);
                 }
-#pragma unroll 1
-                for (; n > 0; n--) {
-                    Group g[1];
-                    float d[1][NT][4];
-                    load(g[0], at, lane);
-                    const uint2 now = pair_at(at, lane);
-                    start<1>(d, g, at, x_now, lane);
-                    complete<1>(d);
-                    add(sum, d[0], now, sum_now);
-                    at += BLOCK, x_now += XGROUP / 16, sum_now += MP;
+                if (here > 0) {
+                    add_group(a[0], even, at);
+                    asm volatile("wgmma.wait_group.sync.aligned 0;");
                 }
                 __syncwarp();
                 if (lane == 0) arrive_here(bar + 8 * G * MOST_SLOTS);
                 if (++slot == slots) slot = 0, phase ^= 1;
             }
+            asm volatile("wgmma.wait_group.sync.aligned 0;");
+#pragma unroll
+            for (int m = 0; m < NT; m++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) asm volatile("" : "+f"(sum[m][i]));
             // What was sent from here before has been added, and so has what lies where this goes.
             const int meet = tile % MEETINGS;
             if (unit >= G * KEPT) {
@@ -346,22 +275,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 await(empty + before % MEETINGS * 8, before / MEETINGS & 1);
             }
             if (tile >= MEETINGS) await(empty + meet * 8, (tile / MEETINGS - 1) & 1);
-            float* mine = sent + ((wg * KEPT + turn % KEPT) * 64 + w * 16) * COLUMN;
+            float* mine = sent + ((wg * KEPT + turn % KEPT) * 8 + w * 2) * EIGHT;
+            meet_cluster();
+            const u32 to = shared_address(mine + mine_at);
 #pragma unroll
             for (int m = 0; m < NT; m++)
 #pragma unroll
-                for (int h = 0; h < 2; h++)
-                    *(float2*)(mine + (h * 8 + r) * COLUMN + m * 8 + 2 * q) = make_float2(sum[m][2 * h], sum[m][2 * h + 1]);
+                for (int i = 0; i < 4; i++)
+                    store_shared(to + ((i >> 1) * EIGHT + m * 64 + (i & 1) * 8) * 4, sum[m][i]);
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             __syncwarp();
             if (lane < 2) {  // 8 outputs a lane, to the block that owns them
-                const int n = w * 16 + lane * 8, owner = n / OWN, part = rank * C + column;
-                bulk_send(there(shared_address(meeting + meet * MEETING + (part * OWN + n % OWN) * COLUMN), owner),
-                          shared_address(mine + lane * 8 * COLUMN), 8 * COLUMN * 4, there(full + meet * 8, owner));
+                const int eight = w * 2 + lane, owner = eight / (OWN / 8), part = rank * C + column;
+                bulk_send(there(shared_address(meeting + meet * MEETING + (part * (OWN / 8) + eight % (OWN / 8)) * EIGHT), owner),
+                          shared_address(mine + lane * EIGHT), my_rows * 32, there(full + meet * 8, owner));
             }
         }
     }
     // No block's memory goes before everything sent from it and to it has arrived, which the adding warps know.
     __syncwarp();
+    meet_cluster();
     asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tensorfold.kernels.cuda import compiler, kept_code
-from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels, cut, tiling
+from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels, cut, few_rows, tiling
 from tensorfold.kernels.cuda.compiler import CompilerError, CompilerMissingError, Compiling, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
 
@@ -47,12 +47,22 @@ def test_the_row_kernel_compiles_for_every_width_of_code(device: Device, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("shape", [(34816, 5120), (5120, 6144), (10304, 2688), (2688, 1856)])
+def test_the_row_kernel_compiles_with_its_rows_in_registers(shape: tuple[int, int], tmp_path: Path) -> None:
+    device = CARDS[1]
+    kernels, matrix = RowKernels(device, tmp_path, silent), Matrix(*shape, 4)
+    for rows in (1, 8):
+        made = few_rows(matrix, cut(matrix, device.capability).parts, rows, device.multiprocessors)
+        assert compile_source(kernels.source(matrix, *made, False), tmp_path, silent)[:4] == b"\x7fELF"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("device", CARDS, ids=lambda device: device.architecture)
 def test_the_row_kernel_compiles_for_grouped_experts(device: Device, tmp_path: Path) -> None:
     kernels = RowKernels(device, tmp_path, silent)
     matrix = Matrix(1856, 512, 4)
-    way = cut(matrix, device.capability)
-    source = kernels.source(matrix, way, kernels.expert_tiling(matrix, way, 16), False, True)
+    way = kernels.expert_cut(matrix, 8)
+    source = kernels.source(matrix, way, kernels.expert_tiling(matrix, way, 2, 16), False, True)
     assert compile_source(source, tmp_path, silent)[:4] == b"\x7fELF"
 
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, Matrix, RowKernels, cut, row_bytes, shared_bytes, tiling
+from tensorfold.kernels.cuda.affine_rows import (
+    MOST_PAIRS,
+    Matrix,
+    RowKernels,
+    cut,
+    expert_rows,
+    row_bytes,
+    shared_bytes,
+    tiling,
+)
 from tensorfold.kernels.cuda.driver import Device
 
 SHAPES = [
@@ -27,7 +38,7 @@ def test_every_row_count_of_every_shape_has_a_tiling_that_fits(card: tuple[tuple
         for rows in range(1, 129):
             made = tiling(matrix, way, rows, most)
             assert shared_bytes(matrix, way, made, rows) + 1024 <= most
-            assert made.outputs % (8 * way.blocks) == 0
+            assert made.outputs % (16 * way.blocks) == 0
             assert made.row_tiles * 8 >= min(rows, 8)
 
 
@@ -39,11 +50,31 @@ def test_rows_of_x_fall_on_other_banks_and_stay_aligned() -> None:
 
 def test_experts_of_a_nemotron_layer_fit_with_all_their_rows(tmp_path: Path) -> None:
     kernels = RowKernels(Device(132, (9, 0), 232448), tmp_path, lambda line: None)
-    for matrix, rows in ((Matrix(1856, 2688, 4), 32), (Matrix(2688, 1856, 4), MOST_PAIRS)):
-        way = cut(matrix, (9, 0))
-        made = kernels.expert_tiling(matrix, way, rows)
-        assert shared_bytes(matrix, way, made, rows, resident=True) <= 232448 - 6 * 1024
+    for matrix, each in ((Matrix(1856, 2688, 4), 8), (Matrix(2688, 1856, 4), 1)):
+        way, rows = kernels.expert_cut(matrix, each), MOST_PAIRS // each
+        made = kernels.expert_tiling(matrix, way, rows, MOST_PAIRS)
+        room = expert_rows(matrix, made, rows, MOST_PAIRS, 132 // way.blocks)
+        assert shared_bytes(matrix, way, made, room, experts=True) <= 232448 - 6 * 1024
         assert (made.row_tiles, made.output_tiles) == (1, 1)
+
+
+def test_a_block_has_room_for_the_rows_of_its_items_whoever_chose_which_expert() -> None:
+    chance = np.random.default_rng(3)
+    for outputs, pairs, clusters in ((1856, 256, 132), (2688, 256, 66), (64, 256, 132), (5000, 9, 132), (128, 40, 7)):
+        matrix = Matrix(outputs, 512, 4)
+        made = tiling(matrix, cut(matrix, (9, 0)), 1, 232448)
+        each = -(-outputs // made.outputs)
+        room = expert_rows(matrix, made, pairs, pairs, clusters)
+        assert expert_rows(matrix, made, 1, pairs, clusters) == 1
+        for _ in range(50):
+            members = [1] * pairs if chance.random() < 0.3 else []
+            while (left := pairs - sum(members)) > 0:
+                members.append(min(left, int(chance.integers(1, 9))))
+            tiles = len(members) * each
+            edges = [tiles * cluster // clusters for cluster in range(clusters + 1)]
+            for first, last in pairwise(edges):
+                if last > first:
+                    assert sum(members[first // each : (last - 1) // each + 1]) <= room
 
 
 def test_more_pairs_than_a_launch_takes_are_refused(tmp_path: Path) -> None:

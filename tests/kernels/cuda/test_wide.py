@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from tensorfold.kernels.cuda import affine_rows, compiler
-from tensorfold.kernels.cuda.affine_rows import MANY, MOST_PAIRS, Cut, Matrix, RowKernels, cut, shared_bytes, tiling
+from tensorfold.kernels.cuda.affine_rows import (
+    MANY,
+    MOST_PAIRS,
+    Matrix,
+    RowKernels,
+    cut,
+    expert_rows,
+    few_rows,
+    shared_bytes,
+)
 from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
 from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, STATIC, WideTiling, block_groups, wide_bytes, wide_tiling
@@ -35,28 +44,44 @@ def test_many_rows_have_the_parts_of_few_and_fit(rows: int) -> None:
         assert block_groups(matrix.groups, made) * made.blocks >= matrix.groups
 
 
-def test_two_blocks_cut_a_row_in_the_parts_of_eight() -> None:
+@pytest.mark.parametrize("rows", range(1, 9))
+def test_few_rows_have_the_parts_of_many_however_they_share_them_out(rows: int) -> None:
     for outputs, inputs in SHAPES:
         matrix = Matrix(outputs, inputs, 4)
-        if cut(matrix, HOPPER).parts == 8:
-            two = Cut(2, 4)
-            assert two.parts == 8
-            assert shared_bytes(matrix, two, tiling(matrix, two, 1, MOST), 1) <= MOST
+        parts = cut(matrix, HOPPER).parts
+        way, made = few_rows(matrix, parts, rows, 132)
+        assert way.parts == parts and made.outputs % (16 * way.blocks) == 0
+        assert shared_bytes(matrix, way, made, rows) + 1024 <= MOST
+        assert made.kept in (0, -(-matrix.groups // parts))
+
+
+def test_64_rows_a_pass_and_a_third_warpgroup_are_taken_where_they_leave_room_for_copies() -> None:
+    forms = {
+        (shape, rows): (made.row_tiles, made.warpgroups)
+        for shape in ((34816, 5120), (5120, 17408))
+        for rows in (32, 64)
+        for made in [many(Matrix(*shape, 4), rows)]
+    }
+    assert forms[(34816, 5120), 32] == (4, 3) and forms[(34816, 5120), 64] == (8, 2)
+    assert forms[(5120, 17408), 32] == forms[(5120, 17408), 64] == (4, 2)
 
 
 def test_rows_that_no_block_has_room_for_have_no_wide_tiling() -> None:
     assert wide_tiling(4096, 1 << 14, 8, 32, MOST) is None
 
 
-def test_experts_cut_k_in_fewer_parts_where_a_row_is_shared(tmp_path: Path) -> None:
+def test_experts_cut_k_in_as_few_parts_as_the_rows_of_a_full_launch_have_room_for(tmp_path: Path) -> None:
     kernels = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None)
-    up, down = Matrix(1856, 2688, 4), Matrix(2688, 1856, 4)
-    assert kernels.expert_cut(up, 8) == Cut(2, 1)
-    assert kernels.expert_cut(down, 1) == Cut(8, 1)
-    for matrix, each in ((up, 8), (up, 2), (down, 1), (Matrix(14336, 4096, 4), 2)):
+    for shape, each, parts in (
+        ((1856, 2688), 8, 2), ((2688, 1856), 1, 2), ((28672, 4096), 2, 8), ((4096, 8192), 8, 4), ((4096, 1536), 1, 2),
+    ):  # fmt: skip
+        matrix = Matrix(*shape, 4)
         way = kernels.expert_cut(matrix, each)
-        made = kernels.expert_tiling(matrix, way, MOST_PAIRS // each)
-        assert shared_bytes(matrix, way, made, MOST_PAIRS // each, resident=True) <= MOST
+        assert way.parts == parts
+        for pairs in (8, 64, MOST_PAIRS):
+            made = kernels.expert_tiling(matrix, way, pairs // each, pairs)
+            room = expert_rows(matrix, made, pairs // each, pairs, 132 // way.blocks)
+            assert shared_bytes(matrix, way, made, room, experts=True) <= MOST
 
 
 @pytest.mark.slow
@@ -83,7 +108,7 @@ def test_what_is_expected_is_what_a_launch_compiles_and_each_launch_is_made_once
             loaded.append(asked[int(code)])
 
         def clusters_at_once(self, threads: int, cluster: int, shared: int) -> int:
-            return 15
+            return 15 * 8 // cluster
 
     class Compiled:
         def ask(self, source: Source) -> None:
