@@ -218,7 +218,7 @@ class BlockDrafts:
         rows, _ = self._output_norm(stream, made)
         blocks = len(at.lanes)
         hidden = rows.view(blocks, at.length, -1)[:, 1:].reshape(blocks * (at.length - 1), -1)
-        self._selector.tell(hidden, pending.long(), blocks, told)
+        self._selector.tell(hidden, pending, blocks, told)
 
     def block_pass_shape(self, blocks: int, length: int) -> tuple[int, int, int]:
         """The shape of what a pass tells."""

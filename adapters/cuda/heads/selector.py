@@ -11,6 +11,7 @@ from tensorfold.adapters.cuda.heads.draft_logits import DraftLogits
 from tensorfold.adapters.cuda.rows import Tensor
 from tensorfold.application.ports.target_model import Lattice
 from tensorfold.domain.families.plans import DFlashDrafter
+from tensorfold.kernels.triton.draft_candidates import best_candidates, score_pairs
 
 Numbers = NDArray[np.float32]
 
@@ -35,25 +36,17 @@ class Selector:
         return self.candidates * (2 + self.candidates)
 
     def tell(self, hidden: Tensor, pending: Tensor, blocks: int, told: Tensor) -> None:
-        """`told` float32 [B, L - 1, numbers] of `hidden` rows [B * (L - 1), D] behind `pending` int64 [B].
+        """`told` float32 [B, L - 1, numbers] of `hidden` rows [B * (L - 1), D] behind `pending` int32 [B].
 
-        Ids are whole numbers that float32 holds exactly. The first position's pairs are k times those of `pending`.
+        Ids are whole numbers that float32 holds exactly. The first position's pairs are k times those of `pending`;
+        without pairs `told` stays as it is behind the logits.
         """
-        count = self.candidates
-        scores, best = torch.topk(self._logits.decode(hidden), count, dim=1)
-        ids = best if self._logits.ids is None else self._logits.ids[best].long()
-        ids = ids.view(blocks, -1, count)
-        told[..., :count] = ids.float()
-        told[..., count : 2 * count] = scores.view(blocks, -1, count)
-        if not self._rank:
-            told[..., 2 * count :] = 0.0
-            return
-        before = torch.cat([pending[:, None, None].expand(-1, 1, count), ids[:, :-1]], dim=1)
-        mixed = self._projection.decode(hidden).float().view(blocks, -1, 1, self._rank)
-        left = self._predecessor[before].float() * mixed
-        right = self._successor[ids].float()
-        pairs = (left[:, :, :, None, :] * right[:, :, None, :, :]).sum(-1)
-        told[..., 2 * count :] = pairs.flatten(2)
+        told = told.view(len(hidden), self.numbers)
+        best = pending.new_empty((len(hidden), self.candidates))
+        best_candidates(self._logits.decode(hidden), self._logits.ids, best, told)
+        if self._rank:
+            mixed = self._projection.decode(hidden)
+            score_pairs(best, pending, mixed, self._predecessor, self._successor, len(hidden) // blocks, told)
 
     def lattice(self, told: Numbers, depth: int) -> Lattice:
         """The lattice of one block's first `depth` positions."""

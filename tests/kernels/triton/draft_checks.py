@@ -19,6 +19,7 @@ from tensorfold.adapters.cuda.heads.mtp_passes import Chains, Entries, Following
 from tensorfold.adapters.cuda.sampler import RowDraw
 from tensorfold.domain.sampling import Sampling
 from tensorfold.kernels.triton.draft_ahead import keep_tokens
+from tensorfold.kernels.triton.draft_candidates import best_candidates, score_pairs
 from tensorfold.kernels.triton.draft_rows import take_rows
 
 TOKENS = [11, 12, 13, 14, 15, 21, 22, 31, 32, 33]
@@ -122,6 +123,48 @@ def block_pass(device: str) -> BlockPass:
         device=device, mask_token=77, rings=SimpleNamespace(nobody=9), block_pass_shape=lambda *shape: shape
     )
     return BlockPass(cast(Any, head), 4, 8)
+
+
+def check_candidates_are_the_best_of_each_row(device: str) -> None:
+    chance = torch.Generator().manual_seed(8)
+    for rows, width, count in ((3, 5000, 16), (2, 90, 4), (1, 2049, 16), (2, 16, 16)):
+        logits = torch.randn((rows, width), generator=chance)
+        logits[0, 3] = float("nan")
+        logits[-1, width - 1] = 9.0
+        names = torch.randperm(200_000, generator=chance)[:width].to(torch.int32)
+        for named in (False, True):
+            best = torch.zeros((rows, count), dtype=torch.int32, device=device)
+            told = torch.full((rows, count * (2 + count)), 7.0, device=device)
+            best_candidates(logits.to(device), names.to(device) if named else None, best, told)
+            clean = torch.where(logits.isnan(), -3.0e38, logits)
+            scores, places = torch.topk(clean, count, dim=1)
+            expected = names[places] if named else places
+            assert torch.equal(best.cpu(), expected.to(torch.int32))
+            assert torch.equal(told[:, :count].cpu(), expected.float())
+            assert torch.equal(told[:, count : 2 * count].cpu(), scores)
+            assert (told[:, 2 * count :] == 7.0).all()
+
+
+def check_equal_candidates_come_by_their_place(device: str) -> None:
+    logits = torch.zeros((1, 6000), device=device)
+    logits[0, [4100, 2100, 50]] = 1.0
+    best, told = torch.zeros((1, 4), dtype=torch.int32, device=device), torch.zeros((1, 24), device=device)
+    best_candidates(logits, None, best, told)
+    assert best.tolist() == [[50, 2100, 4100, 0]]
+
+
+def check_pairs_are_sums_of_three(device: str) -> None:
+    chance = torch.Generator().manual_seed(9)
+    for count, rank in ((16, 40), (4, 8)):
+        best = torch.randint(0, 300, (6, count), generator=chance, dtype=torch.int32)
+        pending = torch.tensor([17, 250], dtype=torch.int32)
+        mixed, before, behind = (torch.randn((rows, rank), generator=chance) for rows in (6, 300, 300))
+        told = torch.full((6, count * (2 + count)), 7.0, device=device)
+        score_pairs(*(part.to(device) for part in (best, pending, mixed, before, behind)), 3, told)
+        above = torch.stack([pending[r // 3].expand(count) if r % 3 == 0 else best[r - 1] for r in range(6)])
+        expected = torch.einsum("rpk,rk,rck->rpc", before[above.long()], mixed, behind[best.long()])
+        torch.testing.assert_close(told[:, 2 * count :].cpu(), expected.flatten(1), atol=1e-4, rtol=1e-4)
+        assert (told[:, : 2 * count] == 7.0).all()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import triton  # type: ignore[import-not-found, unused-ignore]
 from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.triton import draft_ahead, draft_block, draft_rows
+from tensorfold.kernels.triton import draft_ahead, draft_block, draft_candidates, draft_rows
 from tests.kernels.triton.starting import starts_early
 
 HALF, FULL, WORD, LONG, REAL = "*bf16", "*fp32", "*i32", "*i64", "*fp64"
@@ -57,6 +57,20 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
         {"taps": 5, "block": 8, "part": 2048},
         dict.fromkeys(("first", "second", "third", "fourth", "fifth", "sixth", "tapped"), HALF)
         | COUNTS | {"rings": WORD, "row_stride": "i32"},
+    ),
+    "best_of_parts": (
+        draft_candidates._best_of_parts, {"count": 16, "block": 2048}, {"logits": FULL, "values": FULL} | COUNTS
+    ),
+    "best": (
+        draft_candidates._best,
+        {"count": 16, "named": True, "block": 1024},
+        {"values": FULL, "told": FULL} | dict.fromkeys(("held", "numbers"), "i32"),
+    ),
+    "pairs": (
+        draft_candidates._pairs,
+        {"count": 16, "block": 16, "wide": 256},
+        dict.fromkeys(("mixed", "before", "behind"), HALF)
+        | {"told": FULL} | dict.fromkeys(("rank", "numbers", "each"), "i32"),
     ),
     "start_blocks": (draft_ahead._start_blocks, {"block": 8, "most": 16}, COUNTS),
 }  # fmt: skip

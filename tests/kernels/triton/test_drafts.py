@@ -20,10 +20,13 @@ CHECKS = (
     "check_rows_of_many_streams_stand_side_by_side",
     "check_entries_are_laid_out_as_the_host_has_them",
     "check_kept_tokens_and_blocks_are_laid_out_as_the_host_has_them",
+    "check_candidates_are_the_best_of_each_row",
+    "check_equal_candidates_come_by_their_place",
+    "check_pairs_are_sums_of_three",
 )
 COMPILED = [
     "mix", "place_block", "place_context", "read", "add_parts", "join", "take", "advance",
-    "enter_chains", "keep_tokens", "start_blocks",
+    "enter_chains", "keep_tokens", "best_of_parts", "best", "pairs", "start_blocks",
 ]  # fmt: skip
 
 
