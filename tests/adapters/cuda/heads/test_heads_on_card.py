@@ -20,6 +20,7 @@ from tests.adapters.cuda.tiny_cuda import ON_CARD, silent, tiny_cuda  # noqa: E4
 from tests.contracts.candidates import names  # noqa: E402
 from tests.contracts.target_model import head_checks  # noqa: E402
 from tests.contracts.target_model.rows import ModelSubject  # noqa: E402
+from tests.kernels.triton import draft_checks  # noqa: E402
 from tests.synthetic.plan_checkpoints import dflash_plan, write_drafter  # noqa: E402
 from tests.synthetic.tiny_configs import tiny_drafter  # noqa: E402
 
@@ -29,6 +30,8 @@ CHECKS = (
     head_checks.a_proposal_changes_no_row,
     head_checks.drafts_follow_the_rows_that_are_kept,
 )
+
+KERNELS = tuple(check for name, check in vars(draft_checks).items() if name.startswith("check_"))
 
 
 def model_of(kind: str, folder: Path) -> CudaModel:
@@ -60,3 +63,9 @@ def test_what_was_queued_was_used(subject: ModelSubject) -> None:
     before = ahead.used
     head_checks.drafts_follow_the_rows_that_are_kept(subject)
     assert ahead.used > before and ahead.faults == 0
+
+
+@pytest.mark.skipif(not ON_CARD, reason="the interpreter runs these elsewhere: run on a card")
+@pytest.mark.parametrize("check", KERNELS, ids=[check.__name__ for check in KERNELS])
+def test_kernels_of_drafts_do_on_a_card_what_they_do_in_the_interpreter(check: Callable[[str], None]) -> None:
+    check("cuda")
