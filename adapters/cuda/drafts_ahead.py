@@ -135,6 +135,12 @@ class DraftsAhead:
         """What was queued for a lane is not asked for any more."""
         self._queued.pop(lane, None)
 
+    def shutdown(self) -> None:
+        """Hold nothing of the model; no call follows."""
+        self._head = self._paths = None  # type: ignore[assignment]
+        for known in (self._asked, self._rounds, self._queued):
+            known.clear()
+
     def close(self, lane: Lane) -> None:
         """A lane is gone."""
         for known in (self._asked, self._rounds, self._queued):

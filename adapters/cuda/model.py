@@ -416,6 +416,7 @@ class CudaModel:
         self._launches.clear()
         self._prefills.clear()
         self._ahead = None
+        self.drafts_ahead.shutdown()
         self.parts.close()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

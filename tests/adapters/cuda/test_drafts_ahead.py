@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from tensorfold.adapters.cuda import timings
 from tensorfold.adapters.cuda.drafts_ahead import MOST_FAULTS
 from tensorfold.application.ports.target_model import Chain, LaneWindow, ProposeSpec, RoundBatch, Span
 from tensorfold.domain.sampling import Sampling
@@ -313,6 +316,21 @@ def test_drafts_that_can_never_be_queued_are_not_tried_for_ever(stream: Drafted)
         stream.round()
     stream.ask()
     assert len(tried) == MOST_FAULTS and stream.counts == (0, 0, 0)
+
+
+def test_a_load_times_the_head_as_streams_have_it() -> None:
+    made = listed(graphs=True, head=True)
+    timings.measure(made.model)
+    assert made.model.drafts_ahead.used >= timings.TURNS
+
+
+def test_a_model_that_shut_down_holds_no_head(stream: Drafted) -> None:
+    stream.habit()
+    head = weakref.ref(stream.listed.head)
+    model, stream.listed = stream.model, None  # type: ignore[assignment]
+    model.shutdown()
+    gc.collect()
+    assert head() is None
 
 
 def test_a_model_that_looks_at_nothing_ahead_queues_no_drafts() -> None:
