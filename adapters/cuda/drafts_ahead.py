@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorfold.adapters.cuda.acceptance import WindowPaths, acceptance
+from tensorfold.adapters.cuda.acceptance import WindowPaths
 from tensorfold.adapters.cuda.heads.blocks import Reading
 from tensorfold.adapters.cuda.heads.head import Behind, Found, QueuedDrafts
 from tensorfold.adapters.cuda.tickets import Launched, LaunchedWindow
@@ -104,9 +104,9 @@ class DraftsAhead:
         queued = self._queued.get(window.lane)
         if queued is None or queued.launched is not launched:
             return False
-        found = acceptance(queued.paths.get()[queued.line].numpy(), window.asked.window)
+        found: list[int] = queued.paths.get()[queued.line].tolist()
         pending = launched.draws.tokens[queued.line][path[-1]] if path else None
-        if found.path != tuple(path) or found.tokens[-1] != pending:
+        if found[: 2 + len(path)] != [len(path), pending, *path]:
             self._miss(window.lane)
             return False
         tokens = window.asked.window.tokens
