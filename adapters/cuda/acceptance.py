@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
-from numpy.typing import NDArray
 
 from tensorfold.adapters.cuda.rows import Tensor
-from tensorfold.domain.verification import Acceptance
 from tensorfold.domain.windows import Window
 from tensorfold.kernels.triton.acceptance import FIELDS, accept_windows
 
@@ -69,13 +66,6 @@ class WindowPaths:
         fields, stops, tokens, parents = _parted(self._device, self._windows, self._rows)
         accept_windows(fields, tokens, parents, draws, stops, self.kept)
         return self.kept
-
-
-def acceptance(row: NDArray[np.int32], window: Window) -> Acceptance:
-    """One window's line of `kept`, on the host, in the domain's words."""
-    length, pending = int(row[0]), int(row[1])
-    path = tuple(row[2 : 2 + length].tolist())
-    return Acceptance(path, (*(window.tokens[each] for each in path[window.forced + 1 :]), pending))
 
 
 def _parted(block: Any, windows: int, rows: int) -> tuple[Any, Any, Any, Any]:

@@ -13,10 +13,12 @@ if __name__ == "__main__":
 
 import random
 
+import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
+from numpy.typing import NDArray
 
-from tensorfold.adapters.cuda.acceptance import WindowPaths, acceptance
-from tensorfold.domain.verification import accept
+from tensorfold.adapters.cuda.acceptance import WindowPaths
+from tensorfold.domain.verification import Acceptance, accept
 from tensorfold.domain.windows import Window, chain, tree
 
 Asked = tuple[Window, int, frozenset[int]]
@@ -30,6 +32,13 @@ def random_window(chance: random.Random, most: int) -> Window:
         forced = [chance.randint(0, 3) for _ in range(chance.randint(0, most - 1 - count))]
         return chain(chance.randint(0, 3), drafts, forced)
     return tree(0, drafts, [chance.randint(max(0, row - 4), row) for row in range(count)])
+
+
+def acceptance(row: NDArray[np.int32], window: Window) -> Acceptance:
+    """One window's line of `kept`, on the host, in the domain's words."""
+    length, pending = int(row[0]), int(row[1])
+    path = tuple(row[2 : 2 + length].tolist())
+    return Acceptance(path, (*(window.tokens[each] for each in path[window.forced + 1 :]), pending))
 
 
 def paths_equal(device: str, asked: list[Asked], width: int, chance: random.Random) -> None:
