@@ -55,11 +55,14 @@ def plan_window(entry: LaneEntry, window: Window, width: int) -> PlannedRows:
         last = np.asarray(entry.last, np.int32)
         taps[:] = np.where(before >= 0, -(2 + before), last[np.minimum(before, -1)])
     else:
-        for row in range(count):
-            way = window.path_to(row)
-            path[row, : len(way)] = [length + ancestor for ancestor in way]
-            sources = (*entry.last, *(-(2 + ancestor) for ancestor in way[:-1]))
-            taps[row] = sources[-CONV_PAST:]
+        # A row's way and the inputs before its own are its parent's, and one more.
+        sources = [tuple(entry.last)]
+        path[0, 0] = length
+        for row, parent in enumerate(window.parents[1:], start=1):
+            path[row] = path[parent]
+            path[row, depths[row]] = length + row
+            sources.append((*sources[parent][1:], -(2 + parent)))
+        taps[:] = sources
     steps = [(row - entry.own.start, -1, 0) for row in entry.replay]
     if steps:
         steps[-1] = (steps[-1][0], -1, COMMIT)

@@ -26,10 +26,11 @@ class _Walk:
         size = [1] * len(parents)
         for row in range(len(parents) - 1, 0, -1):
             size[parents[row]] += size[row]
-        self._children = [
-            sorted((row for row, parent in enumerate(parents) if parent == above), key=lambda row: size[row])
-            for above in range(len(parents))
-        ]
+        self._children: list[list[int]] = [[] for _ in parents]
+        for row in range(1, len(parents)):
+            self._children[parents[row]].append(row)
+        for children in self._children:
+            children.sort(key=size.__getitem__)
         self.steps: list[tuple[int, bool, int]] = []
         self._aside = -1
         left = [(0, -1)]
