@@ -157,8 +157,8 @@ class _Depth:
 
 def finite(values: Floats) -> Floats:
     """Without what is not finite: NaN and -inf never, +inf as high as may be."""
-    if np.isfinite(values).all():
-        return np.clip(values, _NEVER, -_NEVER)
+    if np.abs(values).max(initial=0.0) <= -_NEVER:  # not so where one is no number
+        return values
     return np.clip(np.nan_to_num(values, nan=_NEVER), _NEVER, -_NEVER)
 
 
