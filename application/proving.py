@@ -145,7 +145,8 @@ class Prover:
 
     def _crowd(self, cases: Sequence[Case], width: int) -> Row:
         """All requests at once, chains beside trees where trees are verified."""
-        row = Row("crowd, shared rounds" if self._limits.shares_rounds else "crowd, rounds in turn", widest=width - 1)
+        shares = self._limits.shares_rounds and self._scheduler.parallel > 1
+        row = Row("crowd, shared rounds" if shares else "crowd, rounds in turn", widest=width - 1)
         row.counts_drafts = width >= 2
         lengths = _lengths(width - 1, row.tally)
         before = self._scheduler.counters.shared_launches
@@ -156,7 +157,7 @@ class Prover:
                 reads.append((index, case, stop, self._start(case, row, self._shape(index), lengths, stop)))
             for index, case, stop, read in reads:
                 self._runner.compare(row, index, case, read.finish(), stop)
-            if self._limits.shares_rounds:
+            if shares:
                 row.shared = self._scheduler.counters.shared_launches - before
             if row.first is not None or not row.lacks():
                 break

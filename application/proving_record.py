@@ -92,11 +92,8 @@ class RecordRows:
         service = self._record.use("on")
         self._fill(service, cases)
 
-        def misled(number: int) -> None:
-            """Wrong continuations, others each time, since the record soon holds every right one."""
-            self._hand_over(service, [run for case in cases for run in self._wrong(case, 1 + number)])
-
-        return self._until_seen(_row("record on"), cases, misled)
+        # Others each time, since the record soon holds every right continuation.
+        return self._until_seen(_row("record on"), cases, lambda number: self._mislead(service, cases, 1 + number))
 
     def _read_only(self, cases: Sequence[Case]) -> Row:
         """On what the first mode recorded, which must stay as it was."""
@@ -112,7 +109,7 @@ class RecordRows:
     def _poisoned(self, cases: Sequence[Case]) -> Row:
         """Nothing in the record is right; streams of the mode add nothing that is."""
         service = self._record.use("poisoned")
-        self._hand_over(service, [run for case in cases for run in self._wrong(case)])
+        self._mislead(service, cases, 1)
         self._record.use("poisoned", read_only=True)
         return self._until_seen(_row("record poisoned", lands=False), cases)
 
@@ -120,8 +117,10 @@ class RecordRows:
         """The record is filled, streams begin to copy from it, and it is emptied under them."""
         service = self._record.use("deleted")
         row = _row("record deleted mid-stream")
-        for _ in range(_PASSES):
+        for number in range(_PASSES):
             self._fill(service, cases)
+            if number:  # what was missed before may have been too little
+                self._mislead(service, cases, 1 + number)
             reads = [self._runner.start(case) for case in cases]
             for read in reads[1::2]:
                 read.until(1)
@@ -160,6 +159,10 @@ class RecordRows:
         """Right replies of every other case, wrong continuations of the others."""
         runs: list[Sequence[int]] = [case.prompt + case.reply for case in cases[::2]]
         self._hand_over(service, runs + [run for case in cases[1::2] for run in self._wrong(case)])
+
+    def _mislead(self, service: RecallService, cases: Sequence[Case], shift: int) -> None:
+        """Wrong continuations of all cases, other ones by another shift."""
+        self._hand_over(service, [run for case in cases for run in self._wrong(case, shift)])
 
     def _wrong(self, case: Case, shift: int = 1) -> Iterator[Sequence[int]]:
         text, start = case.prompt + case.reply, len(case.prompt)

@@ -243,3 +243,10 @@ def test_a_tally_counts_stops_inside_kept_runs_only_for_its_own_windows() -> Non
     assert tally.partial == {} and tally.stops_inside == 0
     source.observe("oracle", 8, 2, [9, 9, 0, 1, 2])
     assert tally.partial == {2: 1} and tally.stops_inside == 1
+
+
+@pytest.mark.slow
+def test_a_server_of_one_stream_is_proved_though_no_round_is_shared() -> None:
+    report = prove(HashModel(LAW, prefill_slice=64), EngineSettings(parallel=1, force_windows=True))
+    assert report.passed and report.reasons == ()
+    assert "crowd, rounds in turn" in [row.mode for row in report.rows]

@@ -105,7 +105,7 @@ def verify_all(home: Path, backend: str, families: Sequence[str] = tuple(FAMILIE
 def verify(home: Path, family: str, backend: str, made: Verified) -> None:
     """Both for one family, its checkpoint written first. Raises RuntimeError or an OSError where one does not run."""
     write(home, family)
-    flags = ("--backend", backend, "--context", "512", *FAMILIES[family])
+    flags = ("--backend", backend, "--context", "512", "--parallel", "8", *FAMILIES[family])
     command = [sys.executable, "-m", "tensorfold", "verify", family, "--json", *flags]
     done = subprocess.run(
         command, cwd=home, env=environment(home), capture_output=True, text=True, check=False, timeout=_VERIFY_S
@@ -117,7 +117,7 @@ def verify(home: Path, family: str, backend: str, made: Verified) -> None:
         made.compared, made.differences, made.said = report["compared"], report["differences"], report["reasons"]
     else:
         made.said.append(f"verify ended with {done.returncode}: {done.stderr[-2000:]}")
-    with serving(home, family, ("--parallel", "8", *flags)) as port:
+    with serving(home, family, flags) as port:
         over_http(port, made)
 
 
