@@ -31,6 +31,8 @@ from tensorfold.domain.windows import chain
 ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 DEPTHS = (1, 2, 4)
 """Depths at which a chain is timed, beside the deepest; it takes as long for every further draft."""
+BLOCKS = (1, 3, 7)
+"""Depths at which a block is run once more, so that its passes are captured for windows of any size."""
 PROMPT = 256
 WARM, TURNS = 3, 8
 """Rounds that compile, capture and become a habit; rounds that are timed."""
@@ -91,11 +93,16 @@ class _Stream:
 
     def head_ms(self, depth: int) -> float:
         """From the draws of a round with `depth` drafts, of which none lands, to the drafts of the next."""
-        times = []
-        for _ in range(WARM + TURNS):
-            rows = 1 + min(depth, self.model.limits.chain_width - 1)
-            times.append(self._round(rows, stays=True, depth=depth))
-        return typical(times[WARM:])
+        self.warm(depth)
+        return typical([self._drafted(depth) for _ in range(TURNS)])
+
+    def warm(self, depth: int) -> None:
+        """Rounds with so many drafts, until they are a habit."""
+        for _ in range(WARM):
+            self._drafted(depth)
+
+    def _drafted(self, depth: int) -> float:
+        return self._round(1 + min(depth, self.model.limits.chain_width - 1), stays=True, depth=depth)
 
     def _round(self, rows: int, *, stays: bool, depth: int = 0) -> float:
         """One round; the milliseconds behind its draws. A lane that is full keeps nothing more."""
@@ -116,6 +123,8 @@ class _Stream:
 def _head(stream: _Stream, head: HeadLimits) -> tuple[float, ...]:
     """The head's times by depth: a block takes one time, a chain one more for each draft."""
     if head.kind == "lattice":
+        for depth in BLOCKS:
+            stream.warm(min(depth, head.most))
         return (stream.head_ms(head.most),) * head.most
     depths = sorted({depth for depth in (*DEPTHS, head.most) if depth <= head.most})
     return between(depths, levelled([stream.head_ms(depth) for depth in depths]))
