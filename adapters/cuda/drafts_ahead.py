@@ -62,7 +62,7 @@ class DraftsAhead:
             self.forget(lane)
             spec = self._asked.pop(lane, None)
             self._rounds[lane] = 0 if spec is None else self._rounds.get(lane, 0) + 1
-            if spec is not None and self._rounds[lane] >= DRAFTED_ROUNDS and _is_followed(window):
+            if spec is not None and self._rounds[lane] >= DRAFTED_ROUNDS and window.asked.masks is None:
                 expected[lane] = spec
         return expected
 
@@ -145,8 +145,3 @@ class DraftsAhead:
         """A lane is gone."""
         for known in (self._asked, self._rounds, self._queued):
             known.pop(lane, None)
-
-
-def _is_followed(window: LaunchedWindow) -> bool:
-    """Whether the host will follow a window's draws, as the device would."""
-    return window.asked.masks is None and not window.asked.audit

@@ -112,6 +112,7 @@ def drafts_follow_the_rows_that_are_kept(subject: ModelSubject) -> None:
             offers = subject.model.propose(specs)
             for (_, twin), offer, token in zip(pairs, offers, pending, strict=True):
                 _alike(offer, _asked(subject, twin.lane, token, depth))
+                twin.look(chain(token))  # between, so that nothing is a habit of this one
             for at, (driver, twin) in enumerate(pairs):
                 reply = _reply(twin, pending[at], width)
                 right = reply[: number % width]
