@@ -10,12 +10,15 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from tensorfold.application.head_profiles import Profile
 from tensorfold.application.kept_states import ForkSizes
+from tensorfold.application.planted_heads import PlantedHeads
 from tensorfold.application.replies import Ended
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.memory.cuda_holding import PAGE
+from tensorfold.domain.sampling import Sampling
 from tests.adapters.cuda.listed_model import expected, listed
-from tests.application.house import idle, read
+from tests.application.house import idle, read, serving
 from tests.application.prompt_house import SAMPLED, cached, keeping, request, system, turn, words
 
 SIZES = ForkSizes(page=PAGE, state=64, positions=PAGE)
@@ -96,3 +99,30 @@ def test_memory_that_lacks_now_and_then_ends_a_reply_or_changes_nothing_of_it(se
         server.cache.clear()
         assert made.model.lanes() == () and made.held == free
     assert right
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("graphs", [False, True], ids=["layer by layer", "graphs"])
+def test_streams_whose_drafts_are_queued_ahead_get_the_serial_replies(graphs: bool) -> None:
+    made, chance = listed(graphs=graphs, head=True, streams=3), random.Random(5)
+    prompts = [tuple(words(chance, 20 + 9 * at)) for at in range(4)]
+    samplings = [SAMPLED if at % 2 else Sampling() for at in range(4)]
+    replies = {}
+    for prompt, sampling in zip(prompts, samplings, strict=True):
+        history = list(prompt)
+        for _ in range(30):
+            history.append(expected(history, sampling))
+        replies[prompt, sampling] = tuple(history[len(prompt) :])
+    planted = PlantedHeads(
+        made.model, lambda prompt, sampling: replies.get((prompt, sampling)), Profile(((0.8,), (0.6,)))
+    )
+    with serving(planted, settings=EngineSettings(parallel=3, force_windows=True)) as scheduler:
+        asked = [
+            scheduler.submit(request(prompt, 30, sampling=sampling))
+            for prompt, sampling in zip(prompts, samplings, strict=True)
+        ]
+        assert [tuple(read(each).ids) for each in asked] == list(replies.values())
+        assert scheduler.counters.kept_total > 40
+        idle(scheduler)
+    ahead = made.model.drafts_ahead
+    assert ahead.used > 30 > 3 * ahead.missed and ahead.faults == 0
