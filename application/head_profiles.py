@@ -45,7 +45,14 @@ class Profile:
 
         `key` is the stream's: `derive_seed` of its prompt with the profile's seed as salt.
         """
-        left = int(keyed_hash(key, position, np.array([depth], np.int64))[0]) / 2**64
+        return self.ranks_from(key, position, depth + 1)[depth]
+
+    def ranks_from(self, key: int, position: int, depths: int) -> tuple[int | None, ...]:
+        """The same for every depth below `depths`."""
+        lots = keyed_hash(key, position, np.arange(depths, dtype=np.int64)).tolist()
+        return tuple(self._ranked(int(lot) / 2**64, depth) for depth, lot in enumerate(lots))
+
+    def _ranked(self, left: float, depth: int) -> int | None:
         for rank, chance in enumerate(self.at(depth)):
             if left < chance:
                 return rank

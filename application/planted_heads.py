@@ -8,7 +8,7 @@ stated profile and says nothing of any head's own acceptance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,23 @@ from tensorfold.application.ports.target_model import (
 from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.sampling import Sampling, derive_seed
 
+_DEPTHS = 16
+"""Depths whose ranks are worked out at once."""
 Replies = Callable[[tuple[int, ...], Sampling], Sequence[int] | None]
 """The serial reply to a prompt under its settings, where it is known."""
 
 
 @dataclass(slots=True)
 class _Lane:
-    """What a lane was given: its whole prompt with the key of it, and how many tokens it has absorbed."""
+    """What a lane was given: its whole prompt with the key of it, and how many tokens it has absorbed.
+
+    `ranks` are those of a position at every depth: they are asked for as often as windows reach it.
+    """
 
     prompt: tuple[int, ...]
     key: int
     absorbed: int
+    ranks: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
 
 
 class PlantedHeads(WrappedModel):
@@ -53,6 +59,7 @@ class PlantedHeads(WrappedModel):
         self._profile = profile
         self._lanes: dict[Lane, _Lane] = {}
         self._launches: dict[int, tuple[Lane, ...]] = {}
+        self._greedy: dict[tuple[tuple[float, ...], int], NDArray[np.float64]] = {}
 
     # -- proposing -----------------------------------------------------------------------------------------------
 
@@ -75,7 +82,7 @@ class PlantedHeads(WrappedModel):
         tokens = list(offer.tokens)
         for depth in range(len(tokens)):
             true = right[depth] if depth < len(right) else None
-            if self._profile.rank(lane.key, depth, lane.absorbed + 1 + depth) == 0 and true is not None:
+            if self._rank(lane, depth, lane.absorbed + 1 + depth) == 0 and true is not None:
                 tokens[depth] = true
                 continue
             tokens[depth] = self._other(tokens[depth], true)
@@ -87,10 +94,26 @@ class PlantedHeads(WrappedModel):
         for depth, given in enumerate(offer.ids):
             true = right[depth] if depth < len(right) else None
             position = lane.absorbed + 1 + depth
-            placed = self._placed(given, true, self._profile.rank(lane.key, depth, position))
+            placed = self._placed(given, true, self._rank(lane, depth, position))
             ids.append(placed)
-            scores.append(scores_for(self._profile.at(depth), placed, position, sampling))
+            scores.append(self._scores(depth, placed, position, sampling))
         return Lattice(tuple(ids), tuple(scores), tuple(np.zeros_like(pair) for pair in offer.pair))
+
+    def _rank(self, lane: _Lane, depth: int, position: int) -> int | None:
+        ranks = lane.ranks.get(position, ())
+        if depth >= len(ranks):
+            ranks = lane.ranks[position] = self._profile.ranks_from(lane.key, position, max(depth + 1, _DEPTHS))
+        return ranks[depth]
+
+    def _scores(self, depth: int, placed: NDArray[np.int64], position: int, sampling: Sampling) -> NDArray[np.float64]:
+        """Scores of candidates; greedy ones hang on neither ids nor position."""
+        chances = self._profile.at(depth)
+        if not sampling.greedy:
+            return scores_for(chances, placed, position, sampling)
+        known = self._greedy.get((chances, len(placed)))
+        if known is None:
+            known = self._greedy[chances, len(placed)] = scores_for(chances, placed, position, sampling)
+        return known
 
     def _placed(self, given: NDArray[np.int64], true: int | None, rank: int | None) -> NDArray[np.int64]:
         """The candidates, best first, with the right id at `rank` or nowhere."""

@@ -145,7 +145,7 @@ def _called(call: Callable[..., Any], folder: Path) -> Any:
 def model(name: str, folder: Path) -> Found:
     """One model of true geometry, one stream."""
     from tests.benchmarks import gpu_compile, gpu_model, gpu_profile
-    from tests.benchmarks.gpu_planting import Wanted, timed, true
+    from tests.benchmarks.gpu_planting import Wanted, headless, timed, true
 
     until = time.monotonic() + _MODEL_S
     gpu_compile.compile_all(folder, say, [name])
@@ -153,7 +153,8 @@ def model(name: str, folder: Path) -> Found:
     with true(name, wanted, folder, say) as loaded:
         say(f"-- loaded: {_MODEL_S + time.monotonic() - until:.1f} s")
         profile = partial(gpu_profile.profile, loaded, say)
-        made = gpu_model.measure(loaded, name, timed, say, until=until, profile=profile)
+        plain = headless(loaded) if loaded.limits.head is not None else None
+        made = gpu_model.measure(loaded, name, timed, say, until=until, profile=profile, plain=plain)
         return _measured(made, loaded, gpu_model.BOUNDS[name])
 
 

@@ -93,18 +93,25 @@ def test_no_step_is_begun_where_no_time_is_left_and_each_is_named() -> None:
     assert made.values == {}
 
 
-def test_a_profile_that_keeps_so_many_tokens_a_round_is_searched_for_once_each_and_then_timed() -> None:
-    asked: list[tuple[float, int]] = []
+def test_a_profile_that_keeps_so_many_tokens_a_round_is_searched_for() -> None:
+    asked: list[float] = []
 
-    def run(chance: float, times: int) -> dict[str, float]:
-        asked.append((chance, times))
+    def run(chance: float) -> dict[str, float]:
+        asked.append(chance)
         return {"tokens a round": 10 * chance}
 
-    found = gpu_model._at_a_round(8.0, run)
+    found = gpu_model._at_a_round(8.5, run)
     assert found is not None
-    assert abs(found["tokens a round"] - 8.0) < 0.25
-    assert [times for _, times in asked] == [1] * (len(asked) - 1) + [2]
+    assert abs(found["tokens a round"] - 8.5) < 0.2
+    assert len(asked) <= 8
     assert gpu_model._at_a_round(99.0, run) is None
+
+
+def test_the_nearest_profile_counts_where_tokens_a_round_leap() -> None:
+    def run(chance: float) -> dict[str, float]:
+        return {"tokens a round": 5.3 if chance < 0.85 else 5.9}
+
+    assert gpu_model._at_a_round(5.5, run) == {"tokens a round": 5.3}
 
 
 def test_a_model_that_draws_another_token_in_a_window_is_noticed() -> None:
