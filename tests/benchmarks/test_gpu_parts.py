@@ -42,7 +42,11 @@ class Planted:
     @contextmanager
     def true(self, name: str, wanted: Any, folder: Path, say: Callable[[str], None]) -> Iterator[Any]:
         self.wanted.append(wanted)
-        yield SimpleNamespace(identity=SimpleNamespace(name=f"true {name}"), limits=SimpleNamespace(notes=("narrow",)))
+        limits = SimpleNamespace(notes=("narrow",), head="one")
+        yield SimpleNamespace(identity=SimpleNamespace(name=f"true {name}"), limits=limits)
+
+    def headless(self, model: Any) -> str:
+        return f"{model.identity.name} without its head"
 
     def timed(self, run: Callable[[], Any]) -> tuple[Any, float]:
         return run(), 1.0
@@ -79,6 +83,7 @@ def test_a_models_part_asks_for_its_prompts_and_is_met_where_every_bound_is(
     assert asked["named"] == name
     assert asked["until"] > 0
     assert callable(asked["profile"])
+    assert asked["plain"] == f"true {name} without its head"
     assert "7 tokens compared; narrow" in found.words
     assert found.figures["model"] == f"true {name}"
 
