@@ -1,13 +1,14 @@
 """What exactness costs: our products against the best of many that may break it, shape by shape and row count.
 
 Rivals are free to choose by row count how K is split, to add up by atomics, and to use another arithmetic: a Triton
-kernel in a listed set of tilings, and torch's own 4-bit product where the card has it. The best one of each row count
-is taken; ours has one cut of K a shape, whatever the rows.
+kernel in a listed set of tilings, torch's own 4-bit product where the card has it, and our own kernel with K cut in
+other ways. The best one of each row count is taken; ours has one cut of K a shape, whatever the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ import torch
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.cuda.affine_rows import Matrix
-from tests.benchmarks.gpu_device import FLUSHED, captured, filled, random_parts, row_kernels, seconds, stream
+from tensorfold.kernels.cuda.affine_rows import Cut, Matrix, RowKernels, Tiling, tiling
+from tensorfold.kernels.cuda.compiler import Compiling
+from tensorfold.kernels.cuda.driver import DriverError
+from tests.benchmarks.gpu_device import FLUSHED, captured, filled, random_parts, row_kernels, seconds, silent, stream
 from tests.benchmarks.gpu_figures import Bound
 from tests.benchmarks.gpu_matmul import size
 
@@ -38,9 +41,11 @@ BOUNDS = (
     Bound("cost at 16 rows", most=0.03),
 )
 Say = Callable[[str], None]
+Best = dict[int, tuple[float, str]]
+"""Seconds of the best rival by row count, and which it was."""
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+@triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator, unused-ignore]
 def free_product(  # type: ignore[no-untyped-def]
     x, words, scales, biases, out, rows, outputs, inputs,
     wide: tl.constexpr, deep: tl.constexpr, parts: tl.constexpr,
@@ -77,8 +82,8 @@ def free_product(  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True, slots=True)
-class Tiling:
-    """A rival: outputs a program, inputs a step, programs that share K, warps."""
+class Rival:
+    """Outputs a program, inputs a step, programs that share K, warps."""
 
     wide: int
     deep: int
@@ -86,42 +91,42 @@ class Tiling:
     warps: int
 
 
-def tilings() -> Iterator[Tiling]:
+def listed() -> Iterator[Rival]:
     """The listed rivals."""
     for wide, deep in ((16, 128), (16, 256), (32, 64), (32, 128), (32, 256), (64, 64), (64, 128), (128, 64)):
         for parts in (1, 4, 16):
             for warps in (4, 8):
-                yield Tiling(wide, deep, parts, warps)
+                yield Rival(wide, deep, parts, warps)
 
 
-def launched(tiling: Tiling, x: Any, parts: Any, out: Any, matrix: Matrix, rows: int) -> None:
+def launched(rival: Rival, x: Any, parts: Any, out: Any, matrix: Matrix, rows: int) -> None:
     """One product by a rival."""
     words, scales, biases = parts
-    if tiling.parts > 1:
+    if rival.parts > 1:
         out[:rows].zero_()
-    grid = (-(-matrix.outputs // tiling.wide), tiling.parts)
+    grid = (-(-matrix.outputs // rival.wide), rival.parts)
     free_product[grid](
         x, words, scales, biases, out, rows, matrix.outputs, matrix.inputs,
-        tiling.wide, tiling.deep, tiling.parts, num_warps=tiling.warps,
+        rival.wide, rival.deep, rival.parts, num_warps=rival.warps,
     )  # fmt: skip
 
 
-def rivals(matrix: Matrix, copies: int, say: Say) -> dict[int, tuple[float, str]]:
+def rivals(matrix: Matrix, copies: int, say: Say) -> Best:
     """Seconds of the best rival by row count, and which it was."""
     weights = [random_parts(matrix, 7 + copy) for copy in range(copies)]
     x = torch.randn(16, matrix.inputs, device="cuda").bfloat16()
     out = torch.zeros(16, matrix.outputs, device="cuda")
-    best: dict[int, tuple[float, str]] = {}
-    for tiling in tilings():
+    best: Best = {}
+    for rival in listed():
         for rows in ROWS:
 
-            def queue(tiling: Tiling = tiling, rows: int = rows) -> None:
+            def queue(rival: Rival = rival, rows: int = rows) -> None:
                 for parts in weights:
-                    launched(tiling, x, parts, out, matrix, rows)
+                    launched(rival, x, parts, out, matrix, rows)
 
             took = seconds(captured(queue).replay, 3, 1) / copies
             if rows not in best or took < best[rows][0]:
-                best[rows] = took, f"{tiling}"
+                best[rows] = took, f"{rival}"
     own = _library(matrix, copies, say)
     for rows, took in own.items():
         if took < best[rows][0]:
@@ -165,48 +170,110 @@ def is_right(matrix: Matrix) -> bool:
     x = torch.randn(16, matrix.inputs, device="cuda").bfloat16()
     true = x.double() @ dequantized(matrix, parts).T
     held = True
-    for tiling in (Tiling(32, 128, 1, 4), Tiling(64, 64, 4, 8)):
+    for rival in (Rival(32, 128, 1, 4), Rival(64, 64, 4, 8)):
         out = torch.zeros(16, matrix.outputs, device="cuda")
-        launched(tiling, x, parts, out, matrix, 16)
+        launched(rival, x, parts, out, matrix, 16)
         held = held and float((out.double() - true).norm() / true.norm()) < 1e-2
     return held
 
 
-def ours(folder: Path, matrix: Matrix, copies: int) -> dict[int, float]:
+def ours(kernels: RowKernels, matrix: Matrix, copies: int) -> dict[int, float]:
     """Seconds of the product that decoding uses, by row count."""
-    kernels, weights = row_kernels(folder), filled(matrix, copies)
+    return _timed(matrix, copies, {rows: [kernels.rows(matrix, rows)] for rows in ROWS})
+
+
+def cuts(kernels: RowKernels, matrix: Matrix) -> Iterator[tuple[int, Cut, Tiling]]:
+    """Our own kernel with K cut in ways that a shape does not have, by row count, where they fit."""
+    for rows in ROWS:
+        for blocks in (1, 2, 4, 8):
+            for columns in (1, 2, 4, 8):
+                cut = Cut(blocks, columns)
+                with suppress(ValueError):
+                    yield rows, cut, tiling(matrix, cut, rows, kernels.device.shared_bytes)
+
+
+def compile_cuts(kernels: RowKernels, folder: Path) -> None:
+    """Compile all of them side by side."""
+    compiling = Compiling(folder, silent)
+    for matrix in SHAPES.values():
+        for _, cut, way in cuts(kernels, matrix):
+            compiling.ask(kernels.source(matrix, cut, way, False))
+    compiling.finish()
+    compiling.close()
+
+
+def other_cuts(kernels: RowKernels, matrix: Matrix, copies: int, say: Say) -> tuple[dict[int, float], int]:
+    """Seconds of the best other cut by row count, and how many there were at one of them."""
+    launches: dict[int, list[Any]] = {rows: [] for rows in ROWS}
+    for rows, cut, way in cuts(kernels, matrix):
+        try:
+            launches[rows].append(kernels.prepare(matrix, cut, way, rows))
+        except (ValueError, DriverError) as lacking:
+            say(f"{cut} with {rows} rows is left out: {str(lacking)[:100]}")
+    return _timed(matrix, copies, launches), min(map(len, launches.values()))
+
+
+def _timed(matrix: Matrix, copies: int, launches: Mapping[int, Sequence[Any]]) -> dict[int, float]:
+    """Seconds of the fastest launch of each row count."""
+    weights = filled(matrix, copies)
     x = torch.randn(16, matrix.inputs, device="cuda").bfloat16()
     y = torch.empty(16, matrix.outputs, device="cuda", dtype=torch.bfloat16)
-    found = {}
-    for rows in ROWS:
-        launch = kernels.rows(matrix, rows)
+    found: dict[int, float] = {}
+    for rows, each in launches.items():
+        for launch in each:
 
-        def queue(launch: Any = launch) -> None:
-            for weight in weights:
-                launch(weight.data_ptr(), x.data_ptr(), y.data_ptr(), stream(), True)
+            def queue(launch: Any = launch) -> None:
+                for weight in weights:
+                    launch(weight.data_ptr(), x.data_ptr(), y.data_ptr(), stream(), True)
 
-        found[rows] = seconds(captured(queue).replay) / copies
+            took = seconds(captured(queue).replay) / copies
+            found[rows] = min(found.get(rows, took), took)
     return found
 
 
 def measure(folder: Path, say: Say) -> tuple[dict[str, Any], dict[str, float], bool]:
     """Times of every shape, the cost by row count over a token's products, and whether the rivals are right."""
-    right = is_right(Matrix(512, 1024, 4))
-    found: dict[str, Any] = {"rivals": len(list(tilings())) + 3}
+    right, kernels = is_right(Matrix(512, 1024, 4)), row_kernels(folder)
+    found: dict[str, Any] = {"rivals": len(list(listed())) + 3}
+    mine, best = {}, {}
     for name, matrix in SHAPES.items():
-        copies = max(2, -(-FLUSHED // size(matrix)))
-        mine, best = ours(folder, matrix, copies), rivals(matrix, copies, say)
-        found[name] = {
-            rows: {"ours us": mine[rows] * 1e6, "rival us": best[rows][0] * 1e6, "rival": best[rows][1]}
-            for rows in ROWS
-        }
-        shown = ", ".join(f"{r}: {mine[r] * 1e6:.1f} against {best[r][0] * 1e6:.1f} us" for r in ROWS)
-        say(f"{name}: {shown}")
+        mine[name] = ours(kernels, matrix, _copies(matrix))
+        best[name] = rivals(matrix, _copies(matrix), say)
         torch.cuda.empty_cache()
+    try:
+        found["other cuts"] = _against_cuts(kernels, folder, best, say)
+    except RuntimeError as fault:  # a cut that nobody decodes with may not run; the other rivals stand
+        say(f"our kernel with other cuts of K is left out: {str(fault).splitlines()[0][:100]}")
+    for name in SHAPES:
+        found[name] = {
+            rows: {"ours us": mine[name][rows] * 1e6, "rival us": took * 1e6, "rival": rival}
+            for rows, (took, rival) in best[name].items()
+        }
+        shown = ", ".join(
+            f"{r}: {mine[name][r] * 1e6:.1f} against {best[name][r][0] * 1e6:.1f} us ({best[name][r][1]})" for r in ROWS
+        )
+        say(f"{name}: {shown}")
     values = {}
     for rows in ROWS:
-        total = sum(WEIGHT[name] * found[name][rows]["ours us"] for name in SHAPES)
+        total = sum(WEIGHT[name] * mine[name][rows] for name in SHAPES)
         # A rival that is slower than ours is not what exactness is measured by: there it costs nothing.
-        free = sum(WEIGHT[n] * min(found[n][rows]["rival us"], found[n][rows]["ours us"]) for n in SHAPES)
+        free = sum(WEIGHT[name] * min(best[name][rows][0], mine[name][rows]) for name in SHAPES)
         values[f"cost at {rows} row{'s' if rows > 1 else ''}"] = total / free - 1
     return found, values, right
+
+
+def _copies(matrix: Matrix) -> int:
+    return max(2, -(-FLUSHED // size(matrix)))
+
+
+def _against_cuts(kernels: RowKernels, folder: Path, best: dict[str, Best], say: Say) -> dict[str, int]:
+    """Enter our own kernel with other cuts where it is faster; how many there were of each shape."""
+    compile_cuts(kernels, folder)
+    counts = {}
+    for name, matrix in SHAPES.items():
+        others, counts[name] = other_cuts(kernels, matrix, _copies(matrix), say)
+        for rows, took in others.items():
+            if took < best[name][rows][0]:
+                best[name][rows] = took, "our kernel with another cut of K"
+        torch.cuda.empty_cache()
+    return counts
