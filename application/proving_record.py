@@ -15,6 +15,8 @@ from tensorfold.domain.drafting.sources import CHAINS, DraftSource, Proposal, Wi
 from tensorfold.domain.recall.source import RECALL
 
 _PASSES = 12
+_LATER = 4
+"""How many more tokens of a reply land, with each pass, before the record under it is emptied."""
 _WAIT_S = 60.0
 _AT_ONCE = 32
 """Runs handed over before the writer is waited for; more would be dropped."""
@@ -119,11 +121,11 @@ class RecordRows:
         row = _row("record deleted mid-stream")
         for number in range(_PASSES):
             self._fill(service, cases)
-            if number:  # what was missed before may have been too little
+            if number:  # too little was copied before: more is wrong now, and the record goes later
                 self._mislead(service, cases, 1 + number)
             reads = [self._runner.start(case) for case in cases]
             for read in reads[1::2]:
-                read.until(1)
+                read.until(1 + _LATER * number)
             service.delete()
             for index, (case, read) in enumerate(zip(cases, reads, strict=True)):
                 self._runner.compare(row, index, case, read.finish())

@@ -96,8 +96,21 @@ class PlantedWeights:
         return self.stack(path), False
 
     def floats(self, path: str) -> NDArray[np.float32]:
-        """The values of a small slot."""
-        return self.drawn.values(path, self.slots[path]).astype(np.float32)
+        """The values of a slot that is no matrix of codes."""
+        weight = self.slots[path]
+        if math.prod(weight.shape) <= _AT_ONCE:
+            return self.drawn.values(path, weight).astype(np.float32)
+        return self._in_parts(path, weight)
+
+    def _in_parts(self, path: str, weight: Weight) -> NDArray[np.float32]:
+        """The same numbers drawn some rows at a time, so that a large slot takes no more memory than a file's."""
+        out = np.empty(weight.shape, np.float32)
+        chance, step = generator(self.drawn.seed, path), max(1, _AT_ONCE // math.prod(weight.shape[1:]))
+        spread, centre = self.drawn.spread(path, weight), float(self.drawn.centre(path, weight, np.zeros(0)))
+        for at in range(0, len(out), step):
+            rows = out[at : at + step]
+            rows[:] = (chance.random(rows.shape) * 2.0 - 1.0) * spread + centre
+        return out
 
     def integers(self, path: str) -> NDArray[np.int64]:
         """The values of an integer slot."""

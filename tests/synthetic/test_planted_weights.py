@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tensorfold.application.stored_weights import Codes, Values, as_float32
+from tests.synthetic import planted_weights
 from tests.synthetic.plan_checkpoints import dflash_plan
 from tests.synthetic.planted_weights import PlantedWeights
 from tests.synthetic.tiny_configs import tiny_drafter
@@ -56,6 +57,15 @@ def test_a_router_is_plain_and_what_is_small_is_drawn_as_in_a_checkpoint(nemotro
     assert router.dtype == "BF16"
     assert nemotron.floats("layers.0.mamba.pre_norm").mean() == pytest.approx(1.0, abs=0.02)
     assert np.array_equal(nemotron.floats("layers.0.mamba.conv"), nemotron.floats("layers.0.mamba.conv"))
+
+
+def test_a_large_slot_is_drawn_in_parts_as_it_is_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    drafter = PlantedWeights.of(dflash_plan(tiny_drafter()))
+    path = "selector.successor"
+    whole = drafter.floats(path)
+    monkeypatch.setattr(planted_weights, "_AT_ONCE", 7 * whole.shape[1])
+    assert len(whole) % 7
+    assert np.array_equal(drafter.floats(path), whole)
 
 
 def test_the_same_slot_is_the_same_every_time(nemotron: PlantedWeights) -> None:

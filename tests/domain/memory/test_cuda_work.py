@@ -6,7 +6,17 @@ from dataclasses import asdict, replace
 
 from tensorfold.domain.families import nemotron_h, qwen3_5
 from tensorfold.domain.families.ops import FeedForward, MixtureOfExperts, Router, SharedExpert, SwiGLU
-from tensorfold.domain.memory.cuda_work import HEAD, LAUNCH_ROWS, MIB, chunk_row, host_growth, round_row, scratch_of
+from tensorfold.domain.memory.cuda_work import (
+    HEAD,
+    HOST,
+    HOST_LAYER,
+    LAUNCH_ROWS,
+    MIB,
+    chunk_row,
+    host_growth,
+    round_row,
+    scratch_of,
+)
 from tests.domain.memory.cuda_models import bound_of, nemotron, qwen
 
 EXPERTS = MixtureOfExperts(Router(128, 6, "sigmoid"), FeedForward(1856, "relu2"))
@@ -33,11 +43,12 @@ def test_a_head_takes_nothing_where_there_is_none_and_a_drafter_unpacks_matrices
 def test_the_machine_holds_the_slots_of_one_product_as_they_are_read() -> None:
     plan = qwen3_5.plan(qwen3_5.CONFIG)
     bound = bound_of(plan)
-    table = host_growth(plan, {"embedding": bound["embedding"]}) - host_growth(plan, {})
     # Words of 4 bits, and a scale and a bias of four bytes for every 64.
-    assert table == 248_320 * 5_120 // 2 + 248_320 * 80 * 8
-    gate = host_growth(plan, {"layers.0.mlp.gate": bound["layers.0.mlp.gate"]}) - host_growth(plan, {})
-    assert gate == 2 * (17_408 * 5_120 // 2 + 17_408 * 80 * 8)
+    table = 248_320 * 5_120 // 2 + 248_320 * 80 * 8
+    assert host_growth(plan, {"embedding": bound["embedding"]}) == HOST + table
+    # Less than what captured launches leave of 64 layers.
+    assert 64 * HOST_LAYER > 2 * (17_408 * 5_120 // 2 + 17_408 * 80 * 8)
+    assert host_growth(plan, {"layers.0.mlp.gate": bound["layers.0.mlp.gate"]}) == HOST + 64 * HOST_LAYER
     assert qwen()[1].host == host_growth(plan, bound)
 
 
