@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
 
-from tensorfold.adapters.filesystem import record_posix
+from tensorfold.adapters.filesystem import private_folders, record_posix
 from tests.benchmarks.crash.disk import Node, SimulatedDisk
 
 ABOVE = "/simulated"
@@ -151,5 +151,9 @@ def _status(opened: Opened) -> os.stat_result:
 def files_over(disk: SimulatedDisk) -> Iterator[record_posix.PosixRecordFiles]:
     """The real folder's code on a simulated disk; while it lasts, no other folder can be used by this process."""
     calls = SystemCalls(disk)
-    with mock.patch.object(record_posix, "os", calls), mock.patch.object(record_posix, "fcntl", calls):
+    with (
+        mock.patch.object(record_posix, "os", calls),
+        mock.patch.object(record_posix, "fcntl", calls),
+        mock.patch.object(private_folders, "os", calls),
+    ):
         yield record_posix.PosixRecordFiles(PATH)  # type: ignore[arg-type]
