@@ -115,7 +115,7 @@ class MtpDrafts:
                 lane.enter()
         chains = self._chains_of(padded(len(ready)))
         chains.start([lane.entries(spec) for _, lane, spec in ready])
-        told = self._drafted(chains, [spec for _, _, spec in ready])
+        told = self._drafted(chains, [(lane, spec) for _, lane, spec in ready])
         for column, (at, lane, spec) in enumerate(ready):
             lane.entered()
             answers[at] = self.chain(told, column, spec)
@@ -130,17 +130,18 @@ class MtpDrafts:
             return made
         chains = self._chains_of(padded(len(ready)))
         chains.follow([lane for _, _, lane in ready], rows, found, found.taps[self.tap])
-        told = self._drafted(chains, [each.spec for _, each, _ in ready])
+        told = self._drafted(chains, [(each.lane, each.spec) for _, each, _ in ready])
         for column, (at, each, lane) in enumerate(ready):
             made[at] = QueuedChain(self, each, lane.room, told, column)
         return made
 
-    def _drafted(self, chains: Chains, specs: Sequence[ProposeSpec]) -> Told:
+    def _drafted(self, chains: Chains, asked: Sequence[tuple[MtpLane, ProposeSpec]]) -> Told:
         """Go on to the deepest of what is asked."""
-        depth = max(spec.depth for spec in specs)
+        depth = max(spec.depth for _, spec in asked)
         for _ in range(depth - 1):
             chains.step()
-        return Told(chains, depth)
+        turns = [(lane, lane.turn) for lane, _ in asked]
+        return Told(chains, depth, lambda: all(lane.turn == turn >= 0 for lane, turn in turns))
 
     def chain(self, told: Told, column: int, spec: ProposeSpec) -> Chain | None:
         """One lane's drafts as they were asked for; None where they cannot be had of this."""

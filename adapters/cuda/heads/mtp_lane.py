@@ -32,6 +32,7 @@ class MtpLane:
         self._rows: list[int] = []  # flat rows of the pool that wait, in order
         self._tokens: list[int] = []  # those behind them, the last one's missing
         self._held: Tensor | None = None  # the row that waits, beside a kept state
+        self._passes = 0
 
     @property
     def ready(self) -> bool:
@@ -42,6 +43,11 @@ class MtpLane:
     def waiting(self) -> int:
         """Kept rows that are not entered."""
         return len(self._rows)
+
+    @property
+    def turn(self) -> int:
+        """Changes with every pass that writes its keys; -1 once its pages were given back."""
+        return self._passes if self._entry.pages else -1
 
     def absorb(self, tokens: tuple[int, ...], taps: Taps) -> None:
         """Take in a prompt's span."""
@@ -68,6 +74,7 @@ class MtpLane:
 
     def following(self, behind: Behind) -> Following:
         """What it will enter behind a launch."""
+        self._passes += 1
         draw = RowDraw(self.count + 2, behind.spec.sampling)
         room = self._next_rows(behind.rows)
         return Following(self._entry.slot, self.count, self._rows[0], room, behind.line, behind.start, draw)
@@ -89,6 +96,7 @@ class MtpLane:
         hidden, behind = stream[:-1], tokens[1:]
         if self._rows:
             hidden, behind = torch.cat([self._head.pool[self._rows[0] : self._rows[0] + 1], hidden]), tokens
+        self._passes += 1
         self._head.enter_span(self._entry, self.count, behind, hidden)
         self.count += len(behind)
         self._wait_with(stream[-1])
@@ -100,11 +108,13 @@ class MtpLane:
     def enter(self) -> None:
         """Enter the rows whose tokens are known."""
         if self._tokens:
+            self._passes += 1
             self._head.enter(Entries(self._entry.slot, self.count, self._tokens, self._rows[:-1]))
             self.entered()
 
     def entries(self, spec: ProposeSpec) -> Entries:
         """What waits, with `spec.pending` behind the last row, and the draw of the token behind that."""
+        self._passes += 1
         # The pending token stands one place behind the last entered row.
         position = self.count + len(self._rows) + 1
         draw = RowDraw(position, spec.sampling)

@@ -6,7 +6,7 @@ device, so a chain of any depth is queued without waiting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch  # type: ignore[import-not-found, unused-ignore]
@@ -224,19 +224,23 @@ class FirstRows:
 
 
 class Told:
-    """What chains tell of `depth` steps, on its way to the host."""
+    """What chains tell of `depth` steps, on its way to the host.
 
-    def __init__(self, chains: Chains, depth: int) -> None:
+    `unmoved` says whether every lane of theirs still stands where they left it: a further step writes keys of all.
+    """
+
+    def __init__(self, chains: Chains, depth: int, unmoved: Callable[[], bool]) -> None:
         self._chains, self._depth, self._turn = chains, depth, chains.turn
-        self._reading = Reading(chains.told)
+        self._reading, self._unmoved = Reading(chains.told), unmoved
 
     def read(self, depth: int) -> tuple[list[list[int]], list[list[float]]] | None:
         """Tokens and shares [depth][lanes]; more steps are made where they can be, else None."""
         if depth > self._depth:
-            if self._chains.turn != self._turn:
+            turn, self._turn = self._turn, -1  # behind a fault on the way nobody knows how many were made
+            if self._chains.turn != turn or not self._unmoved():
                 return None
             for _ in range(depth - self._depth):
                 self._chains.step()
-            self._depth, self._reading = depth, Reading(self._chains.told)
+            self._depth, self._reading, self._turn = depth, Reading(self._chains.told), turn
         told = self._reading.get()[:, :depth]
         return told[0].tolist(), told[1].contiguous().view(torch.float32).tolist()

@@ -212,6 +212,26 @@ def check_drafts_are_queued_behind_launches(tiny: TinyCuda, model: CudaModel) ->
     follow_launches(model, 2)
 
 
+def check_more_drafts_for_one_lane_write_no_other_lanes_keys(tiny: TinyCuda, model: CudaModel) -> None:
+    """Drafts of two lanes were queued together; one goes on alone, or closes, before more are asked for the other."""
+    for closes in (False, True):
+        streams = Streams(model, [TOKENS[:3], TOKENS[3:7]], [GREEDY, GREEDY], 2)
+        for _ in range(2):
+            streams.asked()
+            streams.round([chain(text[-1], [7]) for text in streams.texts])
+        (lane, other), at = streams.lanes, len(streams.texts[0]) - 1
+        if closes:
+            model.close(lane)
+            lane = absorbed(model, TOKENS[:12])
+        else:
+            kept(model, lane, at, chain(streams.texts[0][-1], [5, 6, 8]), (0, 1, 2, 3))
+        before = drafted(model, lane, 9, depth=2)
+        drafted(model, other, streams.texts[1][-1], depth=3)
+        same(before, drafted(model, lane, 9, depth=2))
+        for each in (lane, other):
+            model.close(each)
+
+
 if __name__ == "__main__":
     family = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:

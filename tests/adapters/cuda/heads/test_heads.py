@@ -21,6 +21,7 @@ MTP = (
     "check_how_rows_came_does_not_matter",
     "check_lanes_draft_side_by_side_what_they_draft_alone",
     "check_many_kept_rows_wait_without_being_lost",
+    "check_more_drafts_for_one_lane_write_no_other_lanes_keys",
     "check_drafts_are_queued_behind_launches",
 )
 DFLASH = (
