@@ -84,8 +84,8 @@ __device__ __forceinline__ void add_group(float (&sum)[RT][MT][4], const u8* at,
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     affine_rows(const u8* __restrict__ matrix, const u16* __restrict__ x, void* __restrict__ y, int rows, int outputs,
-                int groups, int x_stride, int y_stride, int x_bytes, int row_blocks, const int* __restrict__ items,
-                const int* __restrict__ members) {
+                int groups, int x_stride, int y_stride, int x_bytes, int row_blocks, const int* items,
+                const int* members) {
     extern __shared__ __align__(128) u8 memory[];
 #if BULK
     __shared__ __align__(8) u64 bars[WARPS * SLOTS + 1 + 2 * MEETINGS];
@@ -103,7 +103,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int clusters = gridDim.x / S / row_blocks, cluster = blockIdx.x / S / row_blocks;
 #endif
 #if EXPERTS
-    // Who is multiplied by whom is known only when the kernel before this one has ended.
+    // Who is multiplied by whom is known only when the kernel before this one has ended. Neither pointer is __restrict__:
+    // loads that take memory for unchanged since this kernel started might find what lay there before.
     __shared__ int table[3 * MOST_PAIRS], member[2 * MOST_PAIRS];
 #if BULK
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable
@@ -64,6 +65,28 @@ def test_the_row_kernel_compiles_for_grouped_experts(device: Device, tmp_path: P
     way = kernels.expert_cut(matrix, 8)
     source = kernels.source(matrix, way, kernels.expert_tiling(matrix, way, 2, 16), False, True)
     assert compile_source(source, tmp_path, silent)[:4] == b"\x7fELF"
+
+
+def assembly(source: Source) -> str:
+    """A source's PTX: what the compiler was told of each access."""
+    nvrtc, program = compiler._nvrtc(), ctypes.c_void_p()
+    options = [option.replace("sm_", "compute_").encode() for option in source.options]
+    compiler._check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.text(), b"a.cu", 0, None, None))
+    try:
+        compiler._check(nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)))
+        return compiler._read(program, "PTX").decode()
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+@pytest.mark.slow
+def test_kernels_that_start_early_read_nothing_as_if_it_had_stood_since_they_started(tmp_path: Path) -> None:
+    kernels, matrix = RowKernels(CARDS[1], tmp_path, silent), Matrix(1856, 2688, 4)
+    sources = [kernels.experts_source(matrix, 1, 8), kernels.rows_source(matrix, 1), kernels.rows_source(matrix, 32)]
+    for source in sources:
+        made = assembly(source)
+        assert "griddepcontrol.wait" in made
+        assert "ld.global.nc" not in made, source.title
 
 
 @pytest.fixture
