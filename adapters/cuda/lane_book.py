@@ -151,9 +151,10 @@ class LaneBook:
         """A kept state of a lane's committed tokens, and the pages to copy for it: (from, to).
 
         Whole pages are shared, since lanes only ever write behind their length; the last one, which the lane goes on
-        writing, is copied. Raises NoRoomError.
+        writing, is copied, even if it is full: a draft head enters the last token once the one behind it is known.
+        Raises NoRoomError.
         """
-        whole, rest = divmod(entry.length, PAGE)
+        whole, rest = _parted(entry.length)
         if not self._kept or (rest and not self._pages):
             raise NoRoomError("no room for another kept state")
         number = self._kept.pop()
@@ -164,7 +165,7 @@ class LaneBook:
 
     def resume(self, kept: LaneEntry, capacity: int) -> tuple[LaneEntry, list[tuple[int, int]]]:
         """A lane behind a kept state's tokens, which stays kept, and the pages to copy for it. Raises NoRoomError."""
-        whole, rest = divmod(kept.length, PAGE)
+        whole, rest = _parted(kept.length)
         pages = -(-(capacity + self.room.width) // PAGE)
         if not self._slots or pages - whole > len(self._pages):
             raise NoRoomError("no room for a lane behind a kept state")
@@ -189,3 +190,9 @@ class LaneBook:
     def kept_bytes_pages(self, kept: LaneEntry) -> int:
         """Pages that closing a kept state would free."""
         return sum(self._sharers[page] == 1 for page in kept.pages)
+
+
+def _parted(length: int) -> tuple[int, int]:
+    """Pages that no lane behind so many tokens writes any more, and the positions behind them."""
+    whole = max(0, length - 1) // PAGE
+    return whole, length - whole * PAGE

@@ -242,6 +242,16 @@ def test_pages_are_shared_by_kept_states_and_freed_with_the_last_of_them() -> No
     assert book.free_pages == free and book.free_slots == 2 and book.free_kept == 2
 
 
+def test_a_full_last_page_is_copied_since_a_draft_head_still_writes_its_last_place() -> None:
+    book = LaneBook(room(2, 4000, kept=2))
+    entry = book.open(1200)
+    entry.length = 1024
+    copy, pages = book.keep(entry)
+    assert copy.pages[0] == entry.pages[0] and pages == [(entry.pages[1], copy.pages[1])]
+    woken, copies = book.resume(copy, 1200)
+    assert woken.pages[0] == copy.pages[0] and copies == [(copy.pages[1], woken.pages[1])]
+
+
 def test_what_cannot_be_had_is_refused_and_nothing_is_taken() -> None:
     book = LaneBook(room(1, 1000))
     free = book.free_pages
