@@ -7,7 +7,8 @@ kernels runs may follow the row count and the device. Knows addresses, not tenso
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -185,6 +186,17 @@ def expert_rows(matrix: Matrix, tiling: Tiling, rows: int, pairs: int, clusters:
     return min(rows, most)
 
 
+def _in_turn(matrix: Matrix, parts: Sequence[tuple[int, Launch]], wide: bool) -> Launch:
+    """One launch behind another, each of so many further rows."""
+
+    def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
+        for rows, part in parts:
+            part(weights, x, y, stream, early)
+            x, y = x + rows * matrix.inputs * 2, y + rows * matrix.outputs * (4 if wide else 2)
+
+    return launch
+
+
 class RowKernels:
     """Row kernels of one device: those that were expected are compiled in threads, others when they are asked for.
 
@@ -205,7 +217,8 @@ class RowKernels:
         """Begin to compile what `rows` will launch; nothing is loaded yet."""
         if (matrix, rows, wide) not in self._expected:
             self._expected[matrix, rows, wide] = None
-            self._compiling.ask(self.rows_source(matrix, rows, wide))
+            for count in dict.fromkeys(self._together(matrix, rows)):
+                self._compiling.ask(self.rows_source(matrix, count, wide))
 
     def expect_experts(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> None:
         """Begin to compile what `experts` will launch."""
@@ -231,7 +244,7 @@ class RowKernels:
         self._compiling.close()
 
     def rows_source(self, matrix: Matrix, rows: int, wide: bool = False) -> Source:
-        """What `rows` compiles."""
+        """What `rows` compiles for as many rows as a block holds together."""
         chosen = self._chosen(matrix, rows)
         if isinstance(chosen, WideTiling):
             return Source.of("wide_rows.cu", chosen.macros(matrix.bits, wide), ARCHITECTURE)
@@ -251,14 +264,29 @@ class RowKernels:
         return Source.of("affine_rows.cu", macros, self.device.architecture)
 
     def rows(self, matrix: Matrix, rows: int, wide: bool = False) -> Launch:
-        """The launch of `rows` rows of `matrix` as measured best; see `prepare`."""
+        """The launch of `rows` rows of `matrix` as measured best; see `prepare`.
+
+        Where no block has room for x of them all, they are launched some at a time. Raises ValueError where it has none
+        for one.
+        """
         if (matrix, rows, wide) not in self._rows:
-            chosen = self._chosen(matrix, rows)
-            if isinstance(chosen, WideTiling):
-                self._rows[matrix, rows, wide] = self.prepare_wide(matrix, chosen, rows, wide)
+            counts = self._together(matrix, rows)
+            if len(counts) > 1:
+                made = _in_turn(matrix, [(count, self.rows(matrix, count, wide)) for count in counts], wide)
+            elif isinstance(chosen := self._chosen(matrix, rows), WideTiling):
+                made = self.prepare_wide(matrix, chosen, rows, wide)
             else:
-                self._rows[matrix, rows, wide] = self.prepare(matrix, *chosen, rows, wide)
+                made = self.prepare(matrix, *chosen, rows, wide)
+            self._rows[matrix, rows, wide] = made
         return self._rows[matrix, rows, wide]
+
+    def _together(self, matrix: Matrix, rows: int) -> list[int]:
+        """How many rows are launched together: all, or as many as fit at a time and the rest of them."""
+        for most in range(rows, 1, -1):
+            with suppress(ValueError):
+                self._chosen(matrix, most)
+                return [*[most] * (rows // most), *[rows % most] * (rows % most > 0)]
+        return [1] * rows
 
     def _chosen(self, matrix: Matrix, rows: int) -> tuple[Cut, Tiling] | WideTiling:
         way, most = cut(matrix, self.device.capability), self.device.shared_bytes

@@ -10,14 +10,18 @@ import pytest
 
 from tensorfold.kernels.cuda.affine_rows import (
     MOST_PAIRS,
+    Cut,
+    Launch,
     Matrix,
     RowKernels,
+    Tiling,
     cut,
     expert_rows,
     row_bytes,
     shared_bytes,
     tiling,
 )
+from tensorfold.kernels.cuda.compiler import Source
 from tensorfold.kernels.cuda.driver import Device
 
 SHAPES = [
@@ -94,3 +98,35 @@ def test_a_block_too_small_for_one_row_is_refused() -> None:
     matrix = Matrix(64, 1 << 20, 16)
     with pytest.raises(ValueError, match="do not fit"):
         tiling(matrix, cut(matrix, (9, 0)), 1, 101376)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_rows_that_no_block_holds_together_are_launched_some_at_a_time(
+    wide: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(108, (8, 0), 166912)
+    kernels, matrix = RowKernels(device, tmp_path, lambda line: None), Matrix(5120, 17408, 4)
+    asked: list[Source] = []
+    ran: list[tuple[int, ...]] = []
+
+    def prepare(matrix: Matrix, way: Cut, made: Tiling, rows: int, wide: bool = False) -> Launch:
+        assert shared_bytes(matrix, way, made, rows) <= device.shared_bytes - 1024
+        return lambda weights, x, y, stream, early: ran.append((rows, weights, x, y, stream, early))
+
+    monkeypatch.setattr(kernels, "prepare", prepare)
+    monkeypatch.setattr(kernels._compiling, "ask", asked.append)
+    kernels.expect_rows(matrix, 10, wide)
+    kernels.rows(matrix, 10, wide)(1 << 20, 1 << 30, 1 << 40, 7, False)
+    each = (17408 * 2, 5120 * (4 if wide else 2))
+    starts = (0, 4, 8)
+    assert ran == [
+        (count, 1 << 20, (1 << 30) + start * each[0], (1 << 40) + start * each[1], 7, False)
+        for start, count in zip(starts, (4, 4, 2), strict=True)
+    ]
+    assert asked and {source.file for source in asked} == {"affine_rows.cu"}
+
+
+def test_one_row_that_no_block_holds_is_refused(tmp_path: Path) -> None:
+    kernels = RowKernels(Device(84, (8, 6), 101376), tmp_path, lambda line: None)
+    with pytest.raises(ValueError, match="do not fit"):
+        kernels.rows(Matrix(64, 1 << 17, 4), 3)
