@@ -65,7 +65,8 @@ class ExpertStack:
         shared = [shared_parts(products, path, name, self.folded) for name in (*names, "down")] if self.folded else []
         self._up = pack_stack(products, path, names, list(zip(*shared[:-1], strict=True)), count)
         self._down = pack_stack(products, path, ("down",), [(part,) for part in shared[-1]] if shared else [], count)
-        products.expect_experts(self._up.matrix, self._down.matrix, plan.router.chosen + self.folded)
+        slots = plan.router.chosen + self.folded
+        self._together = products.expect_experts(self._up.matrix, self._down.matrix, slots)
         self._launches: dict[tuple[int, int], tuple[ExpertLaunch, ExpertLaunch]] = {}
         products.count_room(max(self._at_once(stack) * _values(stack) for stack in (self._up, self._down)))
 
@@ -74,7 +75,9 @@ class ExpertStack:
         ids, weights, lists = choice
         x, slots = x.contiguous(), ids.shape[1]
         out = torch.empty((len(x), self._down.matrix.outputs), dtype=dtype, device=x.device)
-        step = MOST_PAIRS // slots
+        step = self._together
+        if step < MOST_PAIRS // slots:
+            lists = None  # those of the choice are of more rows
         for number, start in enumerate(range(0, len(x), step)):
             part = slice(start, start + step)
             self._decode(x[part], ids[part], weights[part], lists[number] if lists else None, out[part])

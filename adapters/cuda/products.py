@@ -96,12 +96,23 @@ class Products:
             for rows in self._sizes(affine_rows.MOST_ROWS):
                 self.rows.expect_rows(matrix, rows, wide)
 
-    def expect_experts(self, up: affine_rows.Matrix, down: affine_rows.Matrix, slots: int) -> None:
-        """The same of experts, of which each row passes `slots`."""
+    def expect_experts(self, up: affine_rows.Matrix, down: affine_rows.Matrix, slots: int) -> int:
+        """The same of experts, of which each row passes `slots`; how many rows at most are launched together.
+
+        Fewer than there are pairs for where a block of the card has no room for x of so many.
+        """
+        most = affine_rows.MOST_PAIRS // slots
         with _refused():
-            for rows in self._sizes(affine_rows.MOST_PAIRS // slots):
-                self.rows.expect_experts(up, rows, rows * slots)
-                self.rows.expect_experts(down, rows * slots, rows * slots, wide=True)
+            while True:
+                try:
+                    for rows in self._sizes(most):
+                        self.rows.expect_experts(up, rows, rows * slots)
+                        self.rows.expect_experts(down, rows * slots, rows * slots, wide=True)
+                    return most
+                except ValueError:
+                    if most == 1:
+                        raise
+                    most //= 2
 
     def _sizes(self, most: int) -> list[int]:
         """The sizes of launches of which each takes `most` rows."""

@@ -221,10 +221,11 @@ class RowKernels:
                 self._compiling.ask(self.rows_source(matrix, count, wide))
 
     def expect_experts(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> None:
-        """Begin to compile what `experts` will launch."""
+        """Begin to compile what `experts` will launch. Raises ValueError, expecting nothing, where it cannot."""
         if (matrix, rows, pairs, wide) not in self._expected:
+            source = self.experts_source(matrix, rows, pairs, wide)
             self._expected[matrix, rows, pairs, wide] = None
-            self._compiling.ask(self.experts_source(matrix, rows, pairs, wide))
+            self._compiling.ask(source)
 
     def make_expected(self) -> None:
         """Wait for what is compiling and make every launch that was expected, so that later rounds find all of them.

@@ -23,6 +23,7 @@ from tensorfold.domain.families.ops import FeedForward, MixtureOfExperts, Norm, 
 from tensorfold.domain.families.plans import Embedding, Head
 from tensorfold.domain.families.weights import op_weights
 from tensorfold.domain.memory.cuda_holding import room
+from tensorfold.kernels.cuda.affine_rows import Matrix
 from tensorfold.kernels.reference.router import choose_experts
 from tests.adapters.cuda.host_launches import HostLaunches
 from tests.adapters.cuda.host_products import HeldWeights, HostProducts
@@ -112,6 +113,30 @@ def check_experts() -> None:
             near(block.prompt(x, None), true)
             if kind == "packed" and plan is plans[0]:
                 alone_as_in_company(block, x)
+
+
+class NarrowLaunches(HostLaunches):
+    """Launches of a card whose blocks hold no more than 6 products of experts together."""
+
+    def expect_experts(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> None:
+        if pairs > 6:
+            raise ValueError(f"{rows} rows do not fit")
+        super().expect_experts(matrix, rows, pairs, wide)
+
+
+def check_experts_whose_rows_do_not_fit_a_block_together() -> None:
+    plan = MixtureOfExperts(Router(EXPERTS, 2, "sigmoid"), FeedForward(64), SharedExpert(FeedForward(64)))
+    weights, x, made = random_weights(plan), rows(3, 7), []
+    for launches in (HostLaunches(), NarrowLaunches()):
+        products = Products(weights, launches, "cpu")
+        products.launched_with((1, 7))
+        block = ExpertsBlock(
+            Assembly(weights, products, room(1, 512), torch.device("cpu"), torch.float32, "float32"), plan, "m"
+        )
+        made.append(block.decode(x, None))
+    assert torch.equal(*made)
+    sizes = {asked[2] for asked in launches.asked if len(asked) == 4}
+    assert sizes == {3, 6} and {each[:-1] for each in launches.asked} <= {each[:-1] for each in launches.expected}
 
 
 def routed(plan: MixtureOfExperts, weights: HeldWeights, x: Floats) -> Floats:
