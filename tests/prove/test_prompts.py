@@ -119,7 +119,7 @@ def lane_overrated(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_fault_is_caught(plant: Plant, cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     # Which streams are paused hangs on the machine's pace too: a run that never met the fault is followed by another.
-    assert any(Cell(cell, seed).run(60_000).differences for seed in range(1, 5))
+    assert any(Cell(cell, seed).run(60_000).differences for seed in (1, 2))
 
 
 def test_debts_that_are_not_carried_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

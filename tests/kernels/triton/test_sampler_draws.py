@@ -108,8 +108,8 @@ def test_rows_of_every_form_draw_what_the_domain_draws(sampler: Any) -> None:
 
 
 @pytest.mark.slow
-def test_three_thousand_rows_draw_what_the_domain_draws(sampler: Any) -> None:
-    compared(sampler, 3_000, 2)
+def test_ten_thousand_rows_draw_what_the_domain_draws(sampler: Any) -> None:
+    compared(sampler, 10_000, 2)
 
 
 @pytest.mark.slow
