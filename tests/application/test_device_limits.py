@@ -13,13 +13,13 @@ from tensorfold.application.loading import describe, load_engine
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.ports.target_model import ModelIdentity
 from tensorfold.application.settings import EngineSettings
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.families.storage import Layout
 from tests.application.house import law
 from tests.fakes.backend import FakeBackend
 from tests.fakes.clock import MachineClock
 from tests.fakes.hash_model import HashModel
 from tests.fakes.tokenizer import FakeTokenizer
+from tests.fakes.wrapped_model import WrappedModel
 from tests.synthetic.plan_checkpoints import write_checkpoint
 from tests.synthetic.stored_slots import Quantized
 from tests.synthetic.tiny_configs import tiny

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tensorfold.application.ports.target_model import Chain, HeadLimits, Lattice, ModelCosts, ProposeSpec
 from tensorfold.application.replies import Ended
 from tensorfold.application.settings import DraftSettings, EngineSettings
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.sampling import Sampling
 from tests.application.house import Read, idle, law, read, request, serving
@@ -22,6 +21,7 @@ from tests.fakes.faulty_model import Fault, FaultyModel
 from tests.fakes.hash_head import AnyHead, HashDrafter, HashHead
 from tests.fakes.hash_model import HashModel
 from tests.fakes.serial import SerialCase, SerialReply, serial_references
+from tests.fakes.wrapped_model import WrappedModel
 
 LAW = law(17, habit=0.3)
 CHEAP = ModelCosts(((1, 1.0), (16, 1.1), (64, 1.5)), 0.01, head_ms=(0.01,) * 8)

@@ -18,7 +18,6 @@ from tensorfold.application.ports.target_model import CapacityError, Lane, LaneI
 from tensorfold.application.prompt_cache import PromptCache
 from tensorfold.application.settings import EngineSettings
 from tensorfold.application.snapshots import SnapshotShelf
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.streams import Stream
 from tests.application.house import MachineClock, idle, read
@@ -39,6 +38,7 @@ from tests.application.prompt_house import (
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.stores import FakeSnapshotStore
+from tests.fakes.wrapped_model import WrappedModel
 
 IMAGES = pytest.mark.parametrize("form", ["chunk"], indirect=True)
 

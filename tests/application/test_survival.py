@@ -11,7 +11,6 @@ import pytest
 from tensorfold.application.engine import Engine
 from tensorfold.application.health import HealthService
 from tensorfold.application.settings import EngineSettings
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.streams import Stream
 from tests.application.house import idle, law, read, request, serving
@@ -20,6 +19,7 @@ from tests.fakes.faulty_model import Fault, FaultyModel
 from tests.fakes.hash_model import HashModel
 from tests.fakes.paced_model import PacedModel
 from tests.fakes.serial import SerialCase, serial_references
+from tests.fakes.wrapped_model import WrappedModel
 
 LAW = law(51)
 CASE = SerialCase((1, 2, 3), 8)

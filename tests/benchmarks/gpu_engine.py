@@ -29,7 +29,6 @@ from tensorfold.application.recording import Recorder
 from tensorfold.application.replies import Ended, Event, GenerationRequest, Landed, ReplyStats
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.drafting.sources import DraftSourceFactory
@@ -38,6 +37,7 @@ from tensorfold.domain.recall.identity import RecordIdentity
 from tensorfold.domain.recall.layout import CHUNK_BYTES, LEAST_CHUNKS
 from tensorfold.domain.recall.policy import OfferSettings
 from tensorfold.domain.sampling import Sampling, derive_seed, keyed_hash
+from tests.fakes.wrapped_model import WrappedModel
 
 RECORD_OFF = "off"
 RECORD_ON = "on, a temporary folder"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.application.ports.target_model import Draws, Lane, LaneWindow, RoundBatch, Span, TargetModel, Ticket
-from tensorfold.application.wrapped_model import WrappedModel
+from tests.fakes.wrapped_model import WrappedModel
 
 _WORDS = re.compile(r"\n+|[^\S\n]+|\w+|[^\w\s]")
 

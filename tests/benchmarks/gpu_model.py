@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from tensorfold.application.head_profiles import Profile
-from tensorfold.application.planted_heads import PlantedHeads
 from tensorfold.application.ports.target_model import LaneWindow, RoundBatch, Span, TargetModel
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import chain
@@ -26,6 +24,8 @@ from tests.benchmarks import gpu_engine
 from tests.benchmarks.gpu_engine import COPIES, RECORD_OFF, RECORD_ON, Reply, ask, prompt_ids, request, running, unequal
 from tests.benchmarks.gpu_figures import Bound
 from tests.benchmarks.gpu_following import Following, rewritten
+from tests.fakes.head_profiles import Profile
+from tests.fakes.planted_heads import PlantedHeads
 from tests.tree import ROOT
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)

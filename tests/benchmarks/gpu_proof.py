@@ -20,8 +20,6 @@ from tensorfold.adapters.system.clock import SystemClock
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
-from tensorfold.application.head_profiles import Profile
-from tensorfold.application.planted_heads import PlantedHeads
 from tensorfold.application.planting import PlantedDrafts, Shape
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.proof import Case, Report, Row
@@ -33,6 +31,8 @@ from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.conversation.token_bytes import TokenBytes
 from tensorfold.domain.sampling import Sampling
 from tests.benchmarks.gpu_engine import COPIES, Lent, opened_record, prompt_ids, tell
+from tests.fakes.head_profiles import Profile
+from tests.fakes.planted_heads import PlantedHeads
 
 Say = Callable[[str], None]
 PROFILE = Profile(((0.75, 0.1), (0.7, 0.1), (0.6, 0.1)))

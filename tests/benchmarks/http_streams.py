@@ -26,7 +26,6 @@ from tensorfold.application.health import HealthService
 from tensorfold.application.ports.target_model import Draws, RoundBatch, TargetModel, Ticket
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings, HttpSettings, SamplingDefaults
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.entrypoints.http.limits import HttpLimits
 from tensorfold.entrypoints.http.server import HttpServer
@@ -35,6 +34,7 @@ from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.serial import SerialCase, serial_references
 from tests.fakes.tokenizer import FakeTemplate, FakeTokenizer
+from tests.fakes.wrapped_model import WrappedModel
 
 STREAMS = 64
 MOST_US_PER_TOKEN = 80.0

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tensorfold.application.ports.target_model import Draws, Ticket
-from tensorfold.application.wrapped_model import WrappedModel
 from tests.benchmarks import gpu_model, gpu_serving
 from tests.benchmarks.gpu_engine import ask, prompt_ids, rate_between, request, running, unequal
 from tests.benchmarks.gpu_figures import Bound, judged
@@ -21,6 +20,7 @@ from tests.benchmarks.gpu_profile import per_round
 from tests.fakes.hash_head import HashHead
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
+from tests.fakes.wrapped_model import WrappedModel
 from tests.tree import ROOT
 
 SMALL = Sizes(prompt=40, reply=24, rows=(1, 2, 4), prompts=(64,), repeats=2)

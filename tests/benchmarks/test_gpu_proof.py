@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tensorfold.application.ports.target_model import Draws, RoundBatch, Ticket
-from tensorfold.application.wrapped_model import WrappedModel
 from tests.benchmarks import gpu_proof_runs
 from tests.benchmarks.gpu_beside import FailedError
 from tests.benchmarks.gpu_proof import FAULTS, Proved, cases, caught, crowd, prove, wrong
@@ -21,6 +20,7 @@ from tests.benchmarks.gpu_proof_runs import Done, Outcome, Task, _done, checked
 from tests.fakes.hash_head import HashHead
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
+from tests.fakes.wrapped_model import WrappedModel
 
 
 def hash_model(**changes: Any) -> HashModel:

@@ -10,19 +10,19 @@ import pytest
 
 from tensorfold.adapters.filesystem.checkpoints import FolderReader
 from tensorfold.adapters.mlx.backend import MlxBackend
-from tensorfold.application.head_profiles import Profile
-from tensorfold.application.planted_heads import PlantedHeads
 from tensorfold.application.ports.backend import ModelCheckpoint
 from tensorfold.application.ports.target_model import TargetModel
 from tensorfold.application.replies import GenerationRequest
 from tensorfold.application.settings import DraftSettings, EngineSettings
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.drafting.copies import CopySourceFactory
 from tensorfold.domain.families.binding import resolve
 from tensorfold.domain.families.storage import parse_quantization
 from tensorfold.domain.sampling import Sampling
 from tests.adapters.mlx.tiny_families import tiny_family, with_drafter
 from tests.application.house import Read, read, serving
+from tests.fakes.head_profiles import Profile
+from tests.fakes.planted_heads import PlantedHeads
+from tests.fakes.wrapped_model import WrappedModel
 
 PROMPTS: tuple[tuple[int, ...], ...] = ((5, 9, 33, 7), (8, 8, 1), (100,))
 ASKED = [

@@ -27,7 +27,7 @@ from tensorfold.application.ports.target_model import (
     TargetModel,
     Ticket,
 )
-from tensorfold.application.wrapped_model import WrappedModel
+from tests.fakes.wrapped_model import WrappedModel
 
 Site = Literal[
     "open",

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.application.ports.target_model import Lane, LaneImage, Path, RoundBatch, Span, TargetModel, Ticket
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.memory.plan import MemoryPlan
 from tests.fakes.machine import FakeMemory
+from tests.fakes.wrapped_model import WrappedModel
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.application.ports.target_model import Draws, Lane, RoundBatch, Span, TargetModel, Ticket
-from tensorfold.application.wrapped_model import WrappedModel
+from tests.fakes.wrapped_model import WrappedModel
 
 
 class PacedModel(WrappedModel):

@@ -24,8 +24,6 @@ from tensorfold.adapters.mlx.rows_cpu import CpuRows
 from tensorfold.application.counters import Counters
 from tensorfold.application.engine import Engine
 from tensorfold.application.generation import StreamFactory
-from tensorfold.application.head_profiles import Profile
-from tensorfold.application.planted_heads import PlantedHeads
 from tensorfold.application.proof import Case, Report
 from tensorfold.application.proving import Prover
 from tensorfold.application.proving_record import RecordUnderProof
@@ -41,6 +39,8 @@ from tensorfold.domain.sampling import Sampling, keyed_hash
 from tensorfold.entrypoints.container import Container
 from tests.adapters.mlx.tiny_families import TinyFamily, tiny_family, with_drafter
 from tests.fakes.clock import MachineClock
+from tests.fakes.head_profiles import Profile
+from tests.fakes.planted_heads import PlantedHeads
 from tests.synthetic.plan_checkpoints import LAYOUTS
 from tests.synthetic.tiny_configs import FAMILIES
 

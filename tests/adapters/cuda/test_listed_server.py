@@ -10,9 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from tensorfold.application.head_profiles import Profile
 from tensorfold.application.kept_states import ForkSizes
-from tensorfold.application.planted_heads import PlantedHeads
 from tensorfold.application.replies import Ended
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.memory.cuda_holding import PAGE
@@ -20,6 +18,8 @@ from tensorfold.domain.sampling import Sampling
 from tests.adapters.cuda.listed_model import expected, listed
 from tests.application.house import idle, read, serving
 from tests.application.prompt_house import SAMPLED, cached, keeping, request, system, turn, words
+from tests.fakes.head_profiles import Profile
+from tests.fakes.planted_heads import PlantedHeads
 
 SIZES = ForkSizes(page=PAGE, state=64, positions=PAGE)
 TOKENS = 10

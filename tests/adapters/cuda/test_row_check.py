@@ -22,8 +22,8 @@ from tensorfold.application.ports.target_model import (
     TargetModel,
     Ticket,
 )
-from tensorfold.application.wrapped_model import WrappedModel
 from tests.adapters.cuda.listed_model import CONTEXT, listed
+from tests.fakes.wrapped_model import WrappedModel
 
 
 class Drifting(WrappedModel):

@@ -26,7 +26,6 @@ from tensorfold.application.ports.target_model import (
     TargetModel,
     Ticket,
 )
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.verification import accept
 from tensorfold.domain.windows import Window
 from tests.contracts.target_model import (
@@ -46,6 +45,7 @@ from tests.fakes.hash_launch import DrawnRows, HashLaunch, PlannedWindow
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
 from tests.fakes.misuse import MisuseError
+from tests.fakes.wrapped_model import WrappedModel
 
 Check = Callable[[ModelSubject], None]
 

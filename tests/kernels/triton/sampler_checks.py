@@ -100,7 +100,7 @@ def shaped(chance: np.random.Generator, form: str, size: int) -> Floats:
     return row
 
 
-CARD_ROUNDS = 40
+CARD_ROUNDS = 1600
 FORMS = ("bell", "peaked", "ties", "flat", "broken", "wide")
 
 

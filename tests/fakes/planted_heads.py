@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorfold.application.head_profiles import Profile, scores_for
 from tensorfold.application.ports.target_model import (
     Chain,
     Lane,
@@ -25,8 +24,9 @@ from tensorfold.application.ports.target_model import (
     TargetModel,
     Ticket,
 )
-from tensorfold.application.wrapped_model import WrappedModel
 from tensorfold.domain.sampling import Sampling, derive_seed
+from tests.fakes.head_profiles import Profile, scores_for
+from tests.fakes.wrapped_model import WrappedModel
 
 _DEPTHS = 16
 """Depths whose ranks are worked out at once."""

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorfold.application.head_profiles import Profile
-from tensorfold.application.planted_heads import PlantedHeads, Replies
 from tensorfold.application.ports.target_model import Chain, Lattice, ModelCosts, ProposeSpec, Span
 from tensorfold.application.settings import DraftSettings, EngineSettings
 from tensorfold.domain.drafting.lattice import search
@@ -20,6 +18,8 @@ from tests.contracts.target_model import head_checks, lane_checks, row_checks
 from tests.contracts.target_model.rows import ModelSubject
 from tests.fakes.hash_head import AnyHead, HashDrafter, HashHead
 from tests.fakes.hash_model import HashModel
+from tests.fakes.head_profiles import Profile
+from tests.fakes.planted_heads import PlantedHeads, Replies
 from tests.fakes.serial import SerialCase, SerialReply, serial_references
 
 LAW = law(23, vocabulary=200)
