@@ -20,8 +20,9 @@
 //
 // Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), MT (tiles of 8 rows), RT (tiles of 16 outputs a warp), WN, WK
 // (warps along outputs and along K), S, CG (groups a copy), SLOTS (copies in flight a warp), MEETINGS (tiles whose parts
-// may be under way at a time), ADDERS (warps that add up), KEPT (the most groups of a part, whose x is kept in registers; 0:
-// it is read again for each tile), EXPERTS (1: see below), WIDE (1: float32 results).
+// may be under way at a time), ADDERS (warps that add up), KEPT (the first groups of a part, whose x is kept in registers; of
+// the others it is read again for each tile), PART (where KEPT is not 0: the most groups of a part; else 0), EXPERTS (1: see
+// below), WIDE (1: float32 results).
 // EXPERTS: the matrix is a stack of matrices, and items[] says who is multiplied by whom: a count, then for each item an
 // expert, its first member and 1 to 8 members; members[] are pairs of a row of x and a row of y, those of an item behind
 // those of the item before it. An item's tiles are one matrix's tiles, so a tile of weights is decoded once for all its
@@ -337,13 +338,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         };
         if (KEPT) {
 #pragma unroll
-            for (int c = 0; c * CG < KEPT; c++) {
+            for (int c = 0; c * CG < PART; c++) {
                 if (c * CG >= count || !multiplies) break;
                 next_copy();
                 const u8* at = ring + slot * SLOT;
 #pragma unroll
-                for (int j = 0; j < CG && c * CG + j < KEPT; j++)
-                    if (c * CG + j < KEPT - 1 || c * CG + j < count) add_group(sum, at + j * BLOCK, kept[c * CG + j], lane);
+                for (int j = 0; j < CG && c * CG + j < PART; j++) {
+                    const int g = c * CG + j;
+                    if (g == PART - 1 && g >= count) break;
+                    if (g < KEPT) {
+                        add_group(sum, at + j * BLOCK, kept[min(g, KEPT - 1)], lane);
+                    } else {
+                        uint4 v[MT][2];
+                        read_x(v, g), add_group(sum, at + j * BLOCK, v, lane);
+                    }
+                }
                 done_copy();
             }
         } else {

@@ -66,8 +66,8 @@ class Tiling:
     """How the work is laid out, which changes no bit.
 
     Tiles of 8 rows, tiles of 16 outputs a warp, warps along outputs, groups a copy, copies in flight a warp, tiles
-    whose parts may be under way, warps that add them up, and groups whose x a warp keeps in registers (all of a part's,
-    or none).
+    whose parts may be under way, warps that add them up, and groups of a part whose x a warp keeps in registers (the
+    first of them, all or none).
     """
 
     row_tiles: int
@@ -261,6 +261,7 @@ class RowKernels:
         macros = {"BITS": matrix.bits, "MT": tiling.row_tiles, "RT": tiling.output_tiles, "WN": tiling.warps}
         macros |= {"WK": cut.columns, "S": cut.blocks, "CG": tiling.copy, "SLOTS": tiling.slots}
         macros |= {"MEETINGS": tiling.meetings, "ADDERS": tiling.adders, "KEPT": tiling.kept}
+        macros |= {"PART": -(-matrix.groups // cut.parts) if tiling.kept else 0}
         macros |= {"WIDE": int(wide), "EXPERTS": int(experts)}
         return Source.of("affine_rows.cu", macros, self.device.architecture)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tensorfold.kernels.cuda import compiler, kept_code
-from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels, cut, few_rows, tiling
+from tensorfold.kernels.cuda.affine_rows import Cut, Matrix, RowKernels, Tiling, cut, few_rows, tiling
 from tensorfold.kernels.cuda.compiler import CompilerError, CompilerMissingError, Compiling, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
 
@@ -55,6 +55,13 @@ def test_the_row_kernel_compiles_with_its_rows_in_registers(shape: tuple[int, in
     for rows in (1, 8):
         made = few_rows(matrix, cut(matrix, device.capability).parts, rows, device.multiprocessors)
         assert compile_source(kernels.source(matrix, *made, False), tmp_path, silent)[:4] == b"\x7fELF"
+
+
+@pytest.mark.slow
+def test_the_row_kernel_compiles_with_some_of_its_rows_in_registers(tmp_path: Path) -> None:
+    kernels, matrix = RowKernels(CARDS[1], tmp_path, silent), Matrix(34816, 5120, 4)
+    source = kernels.source(matrix, Cut(2, 4), Tiling(2, 1, 2, 5, 3, 2, 3, 6), False)
+    assert dict(source.macros)["PART"] == 10 and compile_source(source, tmp_path, silent)[:4] == b"\x7fELF"
 
 
 @pytest.mark.slow
