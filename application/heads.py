@@ -7,7 +7,6 @@ other source but the chances that the others offer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from tensorfold.application.counters import Counters
 from tensorfold.application.flight import Flight
@@ -19,7 +18,7 @@ from tensorfold.domain.drafting.costs import CostCurve
 from tensorfold.domain.drafting.depth import DepthPolicy, DepthSettings
 from tensorfold.domain.drafting.head_chains import chain_chances, confident
 from tensorfold.domain.drafting.landed import decided
-from tensorfold.domain.drafting.lattice import PUBLISHED, search
+from tensorfold.domain.drafting.lattice import PUBLISHED, SearchSettings, search
 from tensorfold.domain.drafting.sources import Proposal
 from tensorfold.domain.drafting.sureness import Sureness
 
@@ -94,12 +93,17 @@ class Heads:
         ]
         began = self._flight.depart("head", len(asked) * self._cost(max(depths)))
         try:
+            # A device may be drafting still: what does not hang on its answer is reckoned before it is waited for.
+            tries = [self._is_try(served[index]) for index in asked]
+            settings = self._search_settings()
+            self._calibration.prepare()
             answers = self._model.propose(specs)
-            for index, answer in zip(asked, answers, strict=True):
+            for index, answer, is_try in zip(asked, answers, tries, strict=True):
                 live = served[index]
-                given = live.head = self._read(answer, live)
-                if given is not None and not (live.depth is not None and live.depth.is_try(self._most(live))):
-                    proposals[index] = replace(given, chances=self._calibration.chances(given.chances))
+                given = live.head = self._read(answer, live, settings)
+                if given is not None and not is_try:
+                    chances = self._calibration.chances(given.chances)
+                    proposals[index] = Proposal(given.source, given.tokens, chances, given.parents, given.graft)
         except Exception as fault:
             self._blame(HEAD, fault)
         finally:
@@ -142,6 +146,9 @@ class Heads:
             return 0
         return most if self._head is not None and self._head.kind == "lattice" else depth
 
+    def _is_try(self, live: Live) -> bool:
+        return live.depth is not None and live.depth.is_try(self._most(live))
+
     def _most(self, live: Live) -> int:
         """The most drafts that a stream has rows and room for."""
         room = min(live.stream.room, max(self._limits.chain_width, self._limits.tree_width)) - 1
@@ -174,14 +181,15 @@ class Heads:
 
     # -- what came back ------------------------------------------------------------------------------------------
 
-    def _read(self, answer: Chain | Lattice | None, live: Live) -> Proposal | None:
+    def _search_settings(self) -> SearchSettings:
+        return self._sureness.settings(PUBLISHED.branches if self._limits.tree_width > 1 else _ONE_BRANCH)
+
+    def _read(self, answer: Chain | Lattice | None, live: Live, settings: SearchSettings) -> Proposal | None:
         """The answer as a proposal with the chances that the head itself gives."""
         if isinstance(answer, Lattice):
-            trees = self._limits.tree_width > 1
-            rows = (self._limits.tree_width if trees else self._limits.chain_width) - 1
-            settings = self._sureness.settings(PUBLISHED.branches if trees else _ONE_BRANCH)
+            width = self._limits.tree_width if self._limits.tree_width > 1 else self._limits.chain_width
             live.lattice = answer
-            return search(answer, live.stream.absorbed, live.stream.sampling, rows, HEAD, settings)
+            return search(answer, live.stream.absorbed, live.stream.sampling, width - 1, HEAD, settings)
         if answer is None or self._head is None:
             return None
         stay = confident(answer.confidence, self._least, whole_run=self._head.whole_run)

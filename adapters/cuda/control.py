@@ -14,7 +14,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
 from tensorfold.adapters.cuda.lane_book import LaneBook
-from tensorfold.adapters.cuda.plans import PlannedRows, fill, most_steps
+from tensorfold.adapters.cuda.plans import LINES, PlannedRows, fill, most_steps
 from tensorfold.adapters.cuda.rows import CONV_PAST, Rows
 from tensorfold.domain.memory.cuda_holding import Room
 
@@ -22,17 +22,11 @@ TURNS = 3
 
 
 def shapes(room: Room, rows: int) -> dict[str, tuple[int, ...]]:
-    """The fields of a block, in order; `Rows` says what they hold."""
+    """The fields of a block, in order; `Rows` says what they hold, `lines` those of LINES."""
     return {
         "counts": (room.lanes,),
         "places": (room.lanes, 2),
-        "ids": (rows,),
-        "positions": (rows,),
-        "lanes": (rows,),
-        "lengths": (rows,),
-        "committed": (rows,),
-        "slots": (rows,),
-        "ring_at": (rows,),
+        "lines": (len(LINES), rows),
         "taps": (rows, CONV_PAST),
         "path": (rows, room.width),
         "schedule": (room.lanes, most_steps(room), 3),
@@ -52,7 +46,8 @@ class ControlBlock:
         self._fields = [_parted(host.numpy(), wanted) for host in self._hosts]
         self._turn = 0
         parts = _parted(self._device, wanted)
-        self.rows = Rows(count=count, table=table, **parts)
+        lines = parts.pop("lines")
+        self.rows = Rows(count=count, table=table, **parts, **dict(zip(LINES, lines, strict=True)))
 
     def send(self, planned: Sequence[PlannedRows], book: LaneBook) -> None:
         """Fill the block for the windows of a launch."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from tensorfold.adapters.cuda.rows import CONV_PAST, PAGE
 from tensorfold.domain.memory.cuda_holding import STATES, Room
@@ -70,10 +71,10 @@ class LaneEntry:
     def free_rows(self, count: int) -> tuple[int, ...]:
         """Flat ring rows that nothing reads any more."""
         used = {*self.last, *self.replay, *self.spared}
-        free = [row for row in self.own if row not in used]
+        free = tuple(islice((row for row in self.own if row not in used), count))
         if len(free) < count:
             raise NoRoomError(f"{count} ring rows are needed and {len(free)} are free")
-        return tuple(free[:count])
+        return free
 
     def advanced(self, rows: Sequence[int]) -> tuple[int, ...]:
         """The last inputs behind further rows."""

@@ -260,7 +260,7 @@ class CudaModel:
                 self.parts.settle(entry)
         windows, start = [], 0
         for asked, entry in zip(batch.windows, entries, strict=True):
-            planned = plan_window(entry, asked.window, self.parts.room.width)
+            planned = plan_window(entry, asked.window)
             windows.append(LaunchedWindow(asked.lane, entry, asked, planned, start))
             start += len(asked.window)
         return tuple(windows)
@@ -286,9 +286,7 @@ class CudaModel:
         """Queue the next row of every lane, if all of them can take one."""
         if any(w.entry.length + 1 >= w.entry.capacity for w in launched.windows):
             return
-        planned = [
-            plan_window(w.entry.ahead(w.planned.ring), chain(0), self.parts.room.width) for w in launched.windows
-        ]
+        planned = [plan_window(w.entry.ahead(w.planned.ring), chain(0)) for w in launched.windows]
         draws = [drawn_after(window) for window in launched.windows]
         run = self.parts.passes(padded(rows))
         if self._heads:

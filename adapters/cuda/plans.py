@@ -19,7 +19,6 @@ from tensorfold.adapters.cuda.tree_steps import tree_steps
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.windows import Window
 
-Ints = NDArray[np.int32]
 TREE_STEPS = 72
 """Steps that the branches of a tree of 16 rows take at most: 8 rows on one way, and 8 leaves that each go it again."""
 
@@ -29,54 +28,59 @@ def most_steps(room: Room) -> int:
     return room.width + max(room.width, TREE_STEPS)
 
 
+LINES = ("ids", "positions", "lanes", "lengths", "committed", "slots", "ring_at")
+"""The fields of `Rows` that have one number a row, in the order in which they lie in a block."""
+_ORDER = np.arange(1024, dtype=np.int32)
+_INPUTS = _ORDER[:, None] + _ORDER[None, :CONV_PAST]
+
+
+Ints = NDArray[np.int32]
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedRows:
-    """One lane's window as integers; rows are counted from 0 within it. Taps below -1 name rows of the window."""
+    """One lane's window as integers; rows are counted from 0 within it. Taps below -1 name rows of the window.
+
+    `ways` are the slots that each row of a tree reads behind what is committed, its own the last; a chain's are those
+    of its own positions.
+    """
 
     entry: LaneEntry
     tokens: tuple[int, ...]
-    positions: Ints
-    path: Ints
+    positions: tuple[int, ...]
+    ways: list[list[int]] | None
     ring: tuple[int, ...]
     taps: Ints
     steps: list[tuple[int, int, int]]
 
 
-def plan_window(entry: LaneEntry, window: Window, width: int) -> PlannedRows:
+def plan_window(entry: LaneEntry, window: Window) -> PlannedRows:
     """What a lane's rows need; changes nothing."""
-    count, length = len(window), entry.length
+    count, length, first = len(window), entry.length, entry.own.start
     ring = entry.free_rows(count)
-    depths = np.asarray(window.depths(), np.int32)
-    path = np.zeros((count, width), np.int32)
-    taps = np.full((count, CONV_PAST), -1, np.int32)
-    if window.is_chain:
-        path[:] = length + np.arange(width, dtype=np.int32)
-        before = np.arange(count)[:, None] + np.arange(-CONV_PAST, 0)[None, :]
-        last = np.asarray(entry.last, np.int32)
-        taps[:] = np.where(before >= 0, -(2 + before), last[np.minimum(before, -1)])
-    else:
-        # A row's way and the inputs before its own are its parent's, and one more.
-        sources = [tuple(entry.last)]
-        path[0, 0] = length
-        for row, parent in enumerate(window.parents[1:], start=1):
-            path[row] = path[parent]
-            path[row, depths[row]] = length + row
-            sources.append((*sources[parent][1:], -(2 + parent)))
-        taps[:] = sources
-    steps = [(row - entry.own.start, -1, 0) for row in entry.replay]
+    steps = [(row - first, -1, 0) for row in entry.replay]
     if steps:
         steps[-1] = (steps[-1][0], -1, COMMIT)
-    steps += _window_steps(window, [row - entry.own.start for row in ring])
-    return PlannedRows(entry, window.tokens, length + depths, path, ring, taps, steps)
-
-
-def _window_steps(window: Window, ring: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Steps of a window; the state behind the last row of a chain is left aside."""
     if window.is_chain:
-        steps = [(row, at, 0) for at, row in enumerate(ring)]
-        steps[-1] = (steps[-1][0], steps[-1][1], SAVE)
-        return steps
-    return [(ring[row], row if new else -1, flags) for row, new, flags in tree_steps(window.parents)]
+        inputs = np.array((*entry.last, *range(-2, -2 - count, -1)), np.int32)
+        positions = tuple(range(length, length + count))
+        steps += _chain_steps(ring, first)
+        return PlannedRows(entry, window.tokens, positions, None, ring, inputs[_INPUTS[:count]], steps)
+    # A row's way and the inputs before its own are its parent's, and one more.
+    ways, taps = [[length]], [tuple(entry.last)]
+    for row, parent in enumerate(window.parents[1:], start=1):
+        ways.append([*ways[parent], length + row])
+        taps.append((*taps[parent][1:], -(2 + parent)))
+    positions = tuple([length + len(way) - 1 for way in ways])
+    steps += [(ring[row] - first, row if new else -1, flags) for row, new, flags in tree_steps(window.parents)]
+    return PlannedRows(entry, window.tokens, positions, ways, ring, np.array(taps, np.int32), steps)
+
+
+def _chain_steps(ring: Sequence[int], first: int) -> list[tuple[int, int, int]]:
+    """Steps of a chain; the state behind its last row is left aside."""
+    steps = [(row - first, at, 0) for at, row in enumerate(ring)]
+    steps[-1] = (steps[-1][0], steps[-1][1], SAVE)
+    return steps
 
 
 def kept(entry: LaneEntry, planned: PlannedRows, path: Sequence[int], *, chain: bool) -> list[tuple[int, int]]:
@@ -113,34 +117,37 @@ def left_in_ring(entry: LaneEntry, count: int) -> tuple[tuple[int, ...], list[tu
 
 
 def fill(fields: dict[str, NDArray[Any]], planned: Sequence[PlannedRows], rows: int, nobody: LaneEntry) -> None:
-    """Write a launch's integers into `fields`, named and shaped as `Rows` has them, for `rows` rows in all."""
+    """Write a launch's integers into `fields`, named and shaped as a control block's, for `rows` rows in all.
+
+    `lines` [7, R] are the fields of LINES. Few calls of many numbers: each call costs what hundreds of numbers do.
+    """
     at = 0
+    lines, path, taps = fields["lines"], fields["path"], fields["taps"]
     fields["counts"][:] = 0
     for window in planned:
-        entry, count = window.entry, len(window.tokens)
+        entry, count, length = window.entry, len(window.tokens), window.entry.length
         part = slice(at, at + count)
-        fields["ids"][part] = window.tokens
-        fields["positions"][part] = window.positions
-        fields["lanes"][part] = entry.slot
-        fields["lengths"][part] = window.positions + 1
-        fields["committed"][part] = entry.length
-        fields["slots"][part] = entry.length + np.arange(count, dtype=np.int32)
-        fields["path"][part] = window.path
-        fields["ring_at"][part] = window.ring
-        fields["taps"][part] = np.where(window.taps < -1, window.taps - at, window.taps)
-        steps = np.asarray(window.steps, np.int32)
-        steps[:, 1] = np.where(steps[:, 1] >= 0, steps[:, 1] + at, -1)
+        ids, positions, lanes, lengths, committed, slots, ring_at = lines[:, part]
+        ids[:], positions[:], ring_at[:] = window.tokens, window.positions, window.ring
+        lanes[:], committed[:] = entry.slot, length
+        np.add(positions, 1, out=lengths)
+        np.add(_ORDER[:count], length, out=slots)
+        if window.ways is None:
+            path[part] = length + _ORDER[: path.shape[1]]
+        else:
+            deepest = max(map(len, window.ways))
+            path[part] = 0
+            path[part, :deepest] = [way + [0] * (deepest - len(way)) for way in window.ways]
+        taps[part] = np.where(window.taps < -1, window.taps - at, window.taps) if at else window.taps
+        steps = np.array(window.steps, np.int32)
+        if at:
+            steps[:, 1] = np.where(steps[:, 1] >= 0, steps[:, 1] + at, -1)
         fields["schedule"][entry.slot, : len(steps)] = steps
         fields["counts"][entry.slot] = len(steps)
-        fields["places"][entry.slot] = (entry.committed, entry.spare)
+        fields["places"][entry.slot] = entry.places[:2]
         at += count
-    rest = slice(at, rows)
-    fields["ids"][rest] = 0
-    fields["positions"][rest] = 0
-    fields["lanes"][rest] = nobody.slot
-    fields["lengths"][rest] = 1
-    fields["committed"][rest] = 0
-    fields["slots"][rest] = 0
-    fields["path"][rest] = 0
-    fields["ring_at"][rest] = nobody.own.start
-    fields["taps"][rest] = -1
+    if at < rows:
+        rest = slice(at, rows)
+        lines[:, rest] = [[0], [0], [nobody.slot], [1], [0], [0], [nobody.own.start]]
+        path[rest] = 0
+        taps[rest] = -1

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,7 @@ class DrawRules:
         self._hosts = [torch.zeros(size, dtype=torch.int64, pin_memory=pinned) for _ in range(TURNS)]
         self._copied: list[Any] = [torch.cuda.Event() if pinned else None for _ in range(TURNS)]
         self._turn = 0
+        self._fields = [_fields(host.numpy(), rows) for host in self._hosts]
         whole = self._device[:wide].view(_WIDE, rows)
         parts = self._device[wide:].view(torch.int32)[: _NARROW * rows].view(_NARROW, rows)
         real = whole.view(torch.float64)
@@ -65,27 +68,46 @@ class DrawRules:
         event = self._copied[self._turn]
         if event is not None:
             event.synchronize()
-        host: NDArray[np.int64] = self._hosts[self._turn].numpy()
-        wide = host[: _WIDE * self.rows].reshape(_WIDE, self.rows)
-        real = wide.view(np.float64)
-        narrow = host[_WIDE * self.rows :].view(np.int32)[: _NARROW * self.rows].reshape(_NARROW, self.rows)
+        wide, real, narrow = self._fields[self._turn]
         narrow[:] = 0
-        for row, draw in enumerate(draws):
-            if draw is None:
+        # Rows of one stream have one setting: a window is written as a few slices, not row by row.
+        for sampling, group in groupby(enumerate(draws), key=_setting):
+            if sampling is None:
                 continue
-            s = draw.sampling
-            seed = s.seed & (2**64 - 1)
-            wide[0, row] = seed - 2**64 if seed >= 2**63 else seed
-            wide[1, row] = draw.position
-            real[2, row] = -1.0 if s.greedy else -min(_MOST, max(_LEAST, s.temperature))
-            real[3, row] = s.top_p
-            real[4, row] = -min(0.0, math.log(s.min_p)) if s.min_p > 0.0 else math.inf
-            narrow[0, row] = GREEDY if s.greedy else SAMPLED
-            narrow[1, row] = min(max(s.top_k, 0), 2**31 - 1)
-            narrow[2, row] = draw.mask is not None
+            alike = [(row, draw) for row, draw in group if draw is not None]
+            part = slice(alike[0][0], alike[-1][0] + 1)
+            seed, divisor, reach, top_k = _numbers(sampling)
+            wide[0, part] = seed
+            wide[1, part] = [draw.position for _, draw in alike]
+            real[2, part] = divisor
+            real[3, part] = sampling.top_p
+            real[4, part] = reach
+            narrow[0, part] = GREEDY if sampling.greedy else SAMPLED
+            narrow[1, part] = top_k
+            narrow[2, part] = [draw.mask is not None for _, draw in alike]
         self._device.copy_(self._hosts[self._turn], non_blocking=True)
         if event is not None:
             event.record()
+
+
+def _setting(draw: tuple[int, RowDraw | None]) -> Sampling | None:
+    return None if draw[1] is None else draw[1].sampling
+
+
+@lru_cache(maxsize=64)
+def _numbers(s: Sampling) -> tuple[int, float, float, int]:
+    """The seed's 64 bits, the temperature times -1, how far a min-p reaches, and a top-k, as rows hold them."""
+    seed = s.seed & (2**64 - 1)
+    divisor = -1.0 if s.greedy else -min(_MOST, max(_LEAST, s.temperature))
+    reach = -min(0.0, math.log(s.min_p)) if s.min_p > 0.0 else math.inf
+    return seed - 2**64 if seed >= 2**63 else seed, divisor, reach, min(max(s.top_k, 0), 2**31 - 1)
+
+
+def _fields(host: NDArray[np.int64], rows: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """A host block's numbers of 8 bytes, the same as floats, and those of 4 bytes: [numbers, rows] each."""
+    wide = host[: _WIDE * rows].reshape(_WIDE, rows)
+    narrow = host[_WIDE * rows :].view(np.int32)[: _NARROW * rows].reshape(_NARROW, rows)
+    return wide, wide.view(np.float64), narrow
 
 
 class Sampler:

@@ -38,7 +38,7 @@ class LaunchedWindow:
         made: list[RowDraw | None] = [None] * forced
         for row in range(forced, self.rows):
             mask = asked.masks[row] if asked.masks is not None else None
-            made.append(RowDraw(int(self.planned.positions[row]) + 1, asked.sampling, mask))
+            made.append(RowDraw(self.planned.positions[row] + 1, asked.sampling, mask))
         return made
 
     def check_path(self, path: Path) -> None:
@@ -98,7 +98,7 @@ class Launched:
 
 def drawn_after(window: LaunchedWindow) -> RowDraw:
     """The draw of the row behind a window of one row."""
-    return RowDraw(int(window.planned.positions[-1]) + 2, window.asked.sampling, None)
+    return RowDraw(window.planned.positions[-1] + 2, window.asked.sampling, None)
 
 
 def _digest(row: NDArray[np.float32]) -> int:

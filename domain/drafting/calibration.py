@@ -41,15 +41,21 @@ class Calibration:
 
     def chances(self, given: Sequence[float]) -> tuple[float, ...]:
         """Calibrated chances, each in 0 .. 1; where one given chance is no higher than another, so is its result."""
-        if self._knots is None:
-            self._knots = self._made()
+        self.prepare()
+        assert self._knots is not None
         xs, ys = self._knots
+        last = len(xs) - 1
         calibrated = []
         for chance in given:
-            right = min(max(bisect_left(xs, chance), 1), len(xs) - 1)
-            x0, x1, y0, y1 = xs[right - 1], xs[right], ys[right - 1], ys[right]
-            calibrated.append(min(max(y0 + (y1 - y0) * (chance - x0) / (x1 - x0), 0.0), 1.0))
+            right = min(bisect_left(xs, chance, 1), last)
+            x0, y0 = xs[right - 1], ys[right - 1]
+            calibrated.append(min(max(y0 + (ys[right] - y0) * (chance - x0) / (xs[right] - x0), 0.0), 1.0))
         return tuple(calibrated)
+
+    def prepare(self) -> None:
+        """Draw the map from what was observed, if that has changed: `chances` are then read off at once."""
+        if self._knots is None:
+            self._knots = self._made()
 
     def _made(self) -> tuple[list[float], list[float]]:
         """Points of the map: each bin's mean given chance with its share of landed drafts, between (0, 0) and (1, top).

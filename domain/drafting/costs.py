@@ -35,6 +35,9 @@ class CostCurve:
         self._measured = [usable[rows] for rows in self._rows]
         self._levelled = levelled(self._measured)
         self._stale = False
+        self._known: list[float] = []
+        self.changes = 0
+        """How often the curve has changed: what was reckoned with it holds while this does."""
 
     @property
     def points(self) -> tuple[tuple[int, float], ...]:
@@ -48,7 +51,14 @@ class CostCurve:
     def span(self, first: int, last: int) -> list[float]:
         """Milliseconds of `first`, `first` + 1, .. `last` rows."""
         if self._stale:
-            self._levelled, self._stale = levelled(self._measured), False
+            self._levelled, self._stale, self._known = levelled(self._measured), False, []
+        if first < 1:
+            return self._reckoned(first, last)
+        if last > len(self._known):
+            self._known += self._reckoned(len(self._known) + 1, last)
+        return self._known[first - 1 : last]
+
+    def _reckoned(self, first: int, last: int) -> list[float]:
         xs, ys = self._rows, self._levelled
         costs = [ys[0]] * (min(last, xs[0]) - first + 1)
         right = max(bisect_left(xs, first), 1)
@@ -79,6 +89,7 @@ class CostCurve:
                 present = min(ms, present)
         self._measured[at] = present + RATE * (min(ms, STALL * present) - present)
         self._stale = True
+        self.changes += 1
 
 
 def _plausible(rows: int, ms: float) -> bool:

@@ -61,6 +61,8 @@ class DepthPolicy:
         self._rounds = 0
         self._plain_rounds = 0
         self._wait = self._settings.first_wait
+        self._bests: dict[int, int] = {}
+        self._reckoned_at = 0
 
     @property
     def acceptance(self) -> tuple[float, ...]:
@@ -103,6 +105,7 @@ class DepthPolicy:
             present = self._timed.get(drafted, ms)
             self._timed[drafted] = present + settings.cost_rate * (ms - present)
         self._rounds += 1
+        self._bests.clear()
         if drafted == 0:
             self._plain_rounds += 1
             return
@@ -111,7 +114,20 @@ class DepthPolicy:
         self._wait = min(2 * self._wait, settings.longest_wait) if failed_probe else settings.first_wait
 
     def _best(self, most: int) -> int:
-        """The depth of 1 .. `most` with the highest rate, the smaller of equal ones; 0 where plain rounds win."""
+        """The depth of 1 .. `most` with the highest rate, the smaller of equal ones; 0 where plain rounds win.
+
+        Asked several times a round, so it is reckoned once for what was learned and measured so far.
+        """
+        changes = 0 if self._curve is None else self._curve.changes
+        if changes != self._reckoned_at:
+            self._bests.clear()
+            self._reckoned_at = changes
+        best = self._bests.get(most)
+        if best is None:
+            best = self._bests[most] = self._found(most)
+        return best
+
+    def _found(self, most: int) -> int:
         plain, *costs = self._costs(most)
         best, best_rate, expected = 0, 0.0, 1.0
         for depth, (chance, cost) in enumerate(zip(self.chances(most), costs, strict=True), start=1):

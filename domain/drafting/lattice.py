@@ -10,8 +10,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import accumulate, count
+from heapq import heappop, heappush, heapreplace
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,27 +71,36 @@ def search(
     tokens: list[int] = []
     parents: list[int] = []
     chances: list[float] = []
-    # (-value, order of arrival, row above, depth, candidate)
-    heap: list[tuple[float, int, int, int, int]] = []
-    arrivals = count()
+    # What may follow a row is queued one by one, each behind the likelier one before it: (-value, row above, place).
+    heap: list[tuple[float, int, int]] = []
+    offers: list[_Offer | None] = []
     value, depth, candidate = 0.0, -1, 0
     while len(tokens) < budget:
+        offer = None
         if depth < last:
             below = depths.get(depth + 1)
             if below is None:
                 below = depths[depth + 1] = _Depth(lattice, depth + 1, position, sampling, settings)
-            for score, child in zip(*below.best(candidate), strict=True):
-                heappush(heap, (-(value + score), next(arrivals), len(tokens), depth + 1, child))
+            offer = below.best(candidate, value)
+            if offer.places:
+                heappush(heap, (-offer.value(0), len(tokens), 0))
+        offers.append(offer)
         if not heap:
             break
-        negative, _, row, depth, candidate = heappop(heap)
-        value = -negative
-        tokens.append(int(lattice.ids[depth][candidate]))
+        negative, row, place = heap[0]
+        chosen = offers[row]
+        assert chosen is not None
+        if place + 1 < len(chosen.places):
+            heapreplace(heap, (-chosen.value(place + 1), row, place + 1))
+        else:
+            heappop(heap)
+        value, depth, candidate = -negative, chosen.depth, chosen.places[place]
+        tokens.append(depths[depth].ids[candidate])
         parents.append(row)
         chances.append(math.exp(value))
     if not tokens:
         return None
-    is_chain = all(parent == row for row, parent in enumerate(parents))
+    is_chain = parents == list(range(len(parents)))
     return Proposal(source, tuple(tokens), tuple(chances), None if is_chain else tuple(parents))
 
 
@@ -110,44 +119,64 @@ def _checked(lattice: Lattice) -> int:
     return len(lattice.ids)
 
 
+@dataclass(slots=True)
+class _Offer:
+    """What may follow a row of log chance `above`: `places` of the candidates of `depth`, likeliest first.
+
+    `shares` are logarithms of their parts of `total`, itself one.
+    """
+
+    depth: int
+    above: float
+    total: float
+    shares: list[float]
+    places: list[int]
+
+    def value(self, place: int) -> float:
+        """The log chance of the way down to a candidate."""
+        return self.above + (self.shares[place] - self.total)
+
+
 class _Depth:
     """The candidates of one depth, in the order of their ids; what depends on the row above is computed when asked.
 
     The target's draw is the largest of logit + temperature * noise, and the noise is known. What is not known is how
-    far the drafter's logits are off, which no temperature below 1 makes smaller: none scales the spread down.
+    far the drafter's logits are off, which no temperature below 1 makes smaller: none scales the spread down. A row is
+    a few numbers, for which plain floats take a third of the time that arrays take. `ids` are as the lattice has them.
     """
 
     def __init__(
         self, lattice: Lattice, depth: int, position: int, sampling: Sampling, settings: SearchSettings
     ) -> None:
-        order = lattice.ids[depth].argsort(kind="stable")
-        ids = lattice.ids[depth][order]
-        if (ids[1:] == ids[:-1]).any():
+        self.ids: list[int] = lattice.ids[depth].tolist()
+        if len(set(self.ids)) < len(self.ids):
             raise ValueError(f"depth {depth} of a lattice holds an id twice")
-        # A row is a few numbers: lists take a third of the time that arrays take.
-        self._order: list[int] = order.tolist()
-        self._scores: list[float] = finite(lattice.scores[depth][order]).tolist()
-        self._pair: list[list[float]] = (settings.pair * finite(lattice.pair[depth][:, order])).tolist()
+        self._depth = depth
+        self._order = sorted(range(len(self.ids)), key=self.ids.__getitem__)
+        scores = _finite(lattice.scores[depth].tolist())
+        self._scores = [scores[at] for at in self._order]
+        self._pair = lattice.pair[depth]
         self._sampling, self._settings, self._spread = sampling, settings, settings.spread
         self._luck: list[float] | None = None
         self._temperature = 1.0
         if not sampling.greedy:
             self._temperature = min(max(sampling.temperature, 1e-6), 1e6)
             self._spread *= max(self._temperature, 1.0)
-            luck = noise(sampling.seed, position + 1 + depth, ids)
+            luck = noise(sampling.seed, position + 1 + depth, lattice.ids[depth][self._order])
             self._luck = (luck * (self._temperature * settings.noise)).tolist()
 
-    def best(self, above: int) -> tuple[list[float], list[int]]:
-        """Log chances and places of the likeliest candidates behind candidate `above`, the lower id first of equals."""
-        plain = [score + pair for score, pair in zip(self._scores, self._pair[above], strict=True)]
+    def best(self, above: int, value: float) -> _Offer:
+        """The likeliest candidates behind candidate `above` of log chance `value`, the lower id first of equals."""
+        pair, weight, order = _finite(self._pair[above].tolist()), self._settings.pair, self._order
+        plain = [score + weight * pair[at] for score, at in zip(self._scores, order, strict=True)]
         logits = plain if self._luck is None else self._with_luck(plain, self._luck)
         spread, top = self._spread, max(logits)
-        energy = [(top - logit) / spread for logit in logits]
-        total = math.log(sum([math.exp(-each) for each in energy]))
-        order = sorted(range(len(energy)), key=energy.__getitem__)[: self._settings.branches]
+        shares = [(logit - top) / spread for logit in logits]
+        total = math.log(sum(map(math.exp, shares)))
+        first = sorted(range(len(shares)), key=shares.__getitem__, reverse=True)[: self._settings.branches]
         if min(plain) <= _NEVER / 2:
-            order = [at for at in order if plain[at] > _NEVER / 2]
-        return [-energy[at] - total for at in order], [self._order[at] for at in order]
+            first = [at for at in first if plain[at] > _NEVER / 2]
+        return _Offer(self._depth, value, total, [shares[at] for at in first], [order[at] for at in first])
 
     def _with_luck(self, plain: list[float], luck: list[float]) -> list[float]:
         least = cut_off(plain, self._temperature, self._sampling)
@@ -160,6 +189,13 @@ def finite(values: Floats) -> Floats:
     if np.abs(values).max(initial=0.0) <= -_NEVER:  # not so where one is no number
         return values
     return np.clip(np.nan_to_num(values, nan=_NEVER), _NEVER, -_NEVER)
+
+
+def _finite(values: list[float]) -> list[float]:
+    """The same of a few numbers: a sum that is small enough holds none too large, and none that is no number."""
+    if sum(map(abs, values)) <= -_NEVER:
+        return values
+    return [min(max(_NEVER if each != each else each, _NEVER), -_NEVER) for each in values]
 
 
 def cut_off(logits: Sequence[float], temperature: float, sampling: Sampling) -> float:

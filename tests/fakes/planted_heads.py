@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tensorfold.application.ports.target_model import (
     Chain,
     Lane,
+    LaneWindow,
     Lattice,
     Path,
     ProposeSpec,
@@ -38,13 +39,15 @@ Replies = Callable[[tuple[int, ...], Sampling], Sequence[int] | None]
 class _Lane:
     """What a lane was given: its whole prompt with the key of it, and how many tokens it has absorbed.
 
-    `ranks` are those of a position at every depth: they are asked for as often as windows reach it.
+    `ranks` are those of a position at every depth: they are asked for as often as windows reach it. `reply` is the
+    serial one under the settings that were asked for last.
     """
 
     prompt: tuple[int, ...]
     key: int
     absorbed: int
     ranks: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
+    reply: tuple[Sampling, Sequence[int] | None] | None = None
 
 
 class PlantedHeads(WrappedModel):
@@ -60,6 +63,7 @@ class PlantedHeads(WrappedModel):
         self._lanes: dict[Lane, _Lane] = {}
         self._launches: dict[int, tuple[Lane, ...]] = {}
         self._greedy: dict[tuple[tuple[float, ...], int], NDArray[np.float64]] = {}
+        self._no_pairs: dict[tuple[int, ...], NDArray[np.float64]] = {}
 
     # -- proposing -----------------------------------------------------------------------------------------------
 
@@ -70,8 +74,12 @@ class PlantedHeads(WrappedModel):
 
     def _planted(self, spec: ProposeSpec, offer: Chain | Lattice | None) -> Chain | Lattice | None:
         lane = self._lanes.get(spec.lane)
-        reply = None if lane is None else self._replies(lane.prompt, spec.sampling)
-        if offer is None or lane is None or reply is None:
+        if offer is None or lane is None:
+            return offer
+        if lane.reply is None or lane.reply[0] != spec.sampling:
+            lane.reply = spec.sampling, self._replies(lane.prompt, spec.sampling)
+        reply = lane.reply[1]
+        if reply is None:
             return offer
         right = reply[lane.absorbed + 1 - len(lane.prompt) :]
         if isinstance(offer, Chain):
@@ -90,14 +98,18 @@ class PlantedHeads(WrappedModel):
         return Chain(tuple(tokens), tuple(self._profile.at(depth)[0] for depth in range(len(tokens))))
 
     def _lattice(self, offer: Lattice, right: Sequence[int], lane: _Lane, sampling: Sampling) -> Lattice:
-        ids, scores = [], []
+        ids, scores, pairs = [], [], []
         for depth, given in enumerate(offer.ids):
             true = right[depth] if depth < len(right) else None
             position = lane.absorbed + 1 + depth
             placed = self._placed(given, true, self._rank(lane, depth, position))
             ids.append(placed)
             scores.append(self._scores(depth, placed, position, sampling))
-        return Lattice(tuple(ids), tuple(scores), tuple(np.zeros_like(pair) for pair in offer.pair))
+            shape = offer.pair[depth].shape
+            if shape not in self._no_pairs:
+                self._no_pairs[shape] = np.zeros(shape)
+            pairs.append(self._no_pairs[shape])
+        return Lattice(tuple(ids), tuple(scores), tuple(pairs))
 
     def _rank(self, lane: _Lane, depth: int, position: int) -> int | None:
         ranks = lane.ranks.get(position, ())
@@ -117,10 +129,14 @@ class PlantedHeads(WrappedModel):
 
     def _placed(self, given: NDArray[np.int64], true: int | None, rank: int | None) -> NDArray[np.int64]:
         """The candidates, best first, with the right id at `rank` or nowhere."""
-        placed = [token for token in given.tolist() if token != true]
+        placed = given.tolist()
+        ranked = true is not None and rank is not None and rank < len(given)
+        if true not in placed and not ranked:
+            return given
+        placed = [token for token in placed if token != true]
         while len(placed) < len(given):
             placed.append(self._unlike(placed, true))
-        if true is not None and rank is not None and rank < len(given):
+        if true is not None and rank is not None and ranked:
             placed.insert(rank, true)
         return np.array(placed[: len(given)], np.int64)
 
@@ -152,7 +168,17 @@ class PlantedHeads(WrappedModel):
             if window.position == 0:
                 self._begin(window.lane, window.window.tokens[:1])
         self._launches[ticket.id] = tuple(window.lane for window in batch.windows)
+        for window in batch.windows:
+            self._look_ahead(window)
         return ticket
+
+    def _look_ahead(self, asked: LaneWindow) -> None:
+        """Work out, while rows run, the ranks that the next answers will ask for: no head would take that time."""
+        lane = self._lanes.get(asked.lane)
+        if lane is not None and self.inner.limits.head is not None:
+            first = asked.position + 1
+            for position in range(first, first + len(asked.window) + _DEPTHS):
+                self._rank(lane, 0, position)
 
     def keep(self, ticket: Ticket, paths: Sequence[Path]) -> None:
         """As the port says."""

@@ -89,7 +89,7 @@ class Layer:
 
     def launch(self, *windows: tuple[LaneEntry, Window, tuple[int, ...]], padding: int = 0) -> list[Tensor]:
         """Results of each lane's window, of which the given rows are kept."""
-        planned = [plan_window(entry, window, self.room.width) for entry, window, _ in windows]
+        planned = [plan_window(entry, window) for entry, window, _ in windows]
         count = sum(len(window) for _, window, _ in windows)
         control = ControlBlock(self.room, count + padding, self.pages.device, torch.device("cpu"))
         control.send(planned, self.book)
@@ -228,7 +228,7 @@ def test_layers_of_one_form_share_a_plan_that_is_made_anew_each_round(monkeypatc
     monkeypatch.setattr(attention, "plan", plan)
     entry = layer.open()
     for token in TEXT[:2]:
-        planned = plan_window(entry, chain(token), layer.room.width)
+        planned = plan_window(entry, chain(token))
         control = ControlBlock(layer.room, 1, layer.pages.device, torch.device("cpu"))
         control.send([planned], layer.book)
         first, second, third = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensorfold.adapters.cuda.lane_book import LaneBook, LaneEntry, NoRoomError
-from tensorfold.adapters.cuda.plans import PlannedRows, fill, kept, left_in_ring, most_steps, plan_window
+from tensorfold.adapters.cuda.plans import LINES, PlannedRows, fill, kept, left_in_ring, most_steps, plan_window
 from tensorfold.adapters.cuda.rows import COMMIT, PAGE, RESET, RETURN, SAVE
 from tensorfold.domain.memory.cuda_holding import Room, room
 from tensorfold.domain.windows import Window, chain, tree
@@ -93,10 +93,12 @@ def _fields(sizes: Room, rows: int) -> dict[str, np.ndarray]:
     def ints(*shape: int) -> np.ndarray:
         return np.full(shape, 12345, np.int32)
 
+    lines = ints(len(LINES), rows)
     return {
         "counts": ints(sizes.lanes),
         "places": np.zeros((sizes.lanes, 2), np.int32),
-        **{name: ints(rows) for name in ("ids", "positions", "lanes", "lengths", "committed", "slots", "ring_at")},
+        "lines": lines,
+        **dict(zip(LINES, lines, strict=True)),
         "taps": ints(rows, 3),
         "path": ints(rows, sizes.width),
         "schedule": ints(sizes.lanes, most_steps(sizes), 3),
@@ -133,7 +135,7 @@ def test_every_row_reads_the_history_of_its_own_way_whatever_was_kept_before(see
         chosen = chance.sample(lanes, chance.randint(1, len(lanes)))
         width = min(sizes.width, 60 // len(chosen))
         windows = [_window(chance, width, history) for _, history in chosen]
-        planned = [plan_window(entry, w, sizes.width) for (entry, _), w in zip(chosen, windows, strict=True)]
+        planned = [plan_window(entry, w) for (entry, _), w in zip(chosen, windows, strict=True)]
         rows = sum(map(len, windows)) + chance.randint(0, 3)
         seen = iter(device.launch(planned, book, rows))
         for (entry, history), window, plan in zip(chosen, windows, planned, strict=True):
@@ -203,14 +205,14 @@ def _prompt(
 def test_a_kept_chain_needs_no_replay_and_a_cut_one_does() -> None:
     book = LaneBook(room(1, 1000))
     entry = book.open(100)
-    planned = plan_window(entry, chain(1, [2, 3]), 64)
+    planned = plan_window(entry, chain(1, [2, 3]))
     before = entry.places
     assert kept(entry, planned, (0, 1, 2), chain=True) == []
     assert entry.places == (*before[1:], before[0]) and entry.replay == () and entry.length == 3
-    planned = plan_window(entry, chain(4, [5, 6]), 64)
+    planned = plan_window(entry, chain(4, [5, 6]))
     kept(entry, planned, (0, 1), chain=True)
     assert entry.replay == planned.ring[:2] and entry.length == 5
-    steps = plan_window(entry, chain(7), 64).steps
+    steps = plan_window(entry, chain(7)).steps
     assert [flags for _, _, flags in steps] == [0, COMMIT, SAVE]
 
 
@@ -221,7 +223,7 @@ def test_the_branches_of_any_tree_of_sixteen_rows_fit_the_schedule() -> None:
         leaves = 15 - spine
         parents = [*range(spine), *[spine] * leaves]
         entry = LaneBook(sizes).open(100)
-        planned = plan_window(entry, tree(1, range(15), parents), sizes.width)
+        planned = plan_window(entry, tree(1, range(15), parents))
         worst = max(worst, len(planned.steps))
     assert sizes.width + worst <= most_steps(sizes)
 

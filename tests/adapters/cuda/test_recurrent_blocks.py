@@ -65,7 +65,7 @@ class Layer:
 
     def launch(self, *windows: tuple[LaneEntry, Window, tuple[int, ...]], padding: int = 0) -> list[Tensor]:
         """Results of each lane's window, of which the given rows are kept."""
-        planned = [plan_window(entry, window, self.room.width) for entry, window, _ in windows]
+        planned = [plan_window(entry, window) for entry, window, _ in windows]
         count = sum(len(window) for _, window, _ in windows)
         control = ControlBlock(self.room, count + padding, None, torch.device("cpu"))
         control.send(planned, self.book)

@@ -110,3 +110,15 @@ def test_a_machine_that_slows_down_is_followed() -> None:
         curve.observe(8, 40.0)
     assert curve.ms(1) == pytest.approx(20.0, rel=0.01)
     assert curve.ms(8) == pytest.approx(40.0, rel=0.01)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(points, st.lists(st.tuples(junk, st.integers(-2, 70), st.integers(0, 30)), max_size=20))
+def test_a_curve_that_was_asked_before_answers_as_one_that_was_not(
+    known: list[tuple[int, float]], steps: list[tuple[tuple[int, float], int, int]]
+) -> None:
+    curve = CostCurve(known)
+    for seen, first, more in steps:
+        curve.observe(*seen)
+        assert curve.span(first, first + more) == CostCurve(curve.points).span(first, first + more)
+        assert curve.ms(first) == CostCurve(curve.points).ms(first)

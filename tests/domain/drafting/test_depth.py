@@ -244,3 +244,22 @@ def test_outside_probes_no_other_depth_expects_more_tokens_per_millisecond(
         return (1.0 + sum(policy.chances(depth))) / (curve.ms(depth + 1) + own)
 
     assert rate(policy.choose(4)) == pytest.approx(max(rate(depth) for depth in range(1, 5)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(rounds, st.booleans(), st.integers(1, 9))
+def test_a_policy_that_is_asked_all_the_time_chooses_as_one_that_is_asked_once(
+    seen: list[tuple[int, int, float | None]], guarded: bool, most: int
+) -> None:
+    settings = DepthSettings(plain_guard=guarded)
+    curves = [CostCurve([(1, 10.0), (4, 11.0), (16, 30.0)]) for _ in range(2)]
+    asked, quiet = (DepthPolicy(9, curve=curve, head_ms=(1.0, 1.5), settings=settings) for curve in curves)
+    for drafted, kept, ms in seen:
+        for curve in curves:
+            curve.observe(1 + drafted, 10.0 + kept)
+        asked.choose(most)
+        asked.is_try(9)
+        for policy in (asked, quiet):
+            policy.observe(drafted, kept, ms)
+        asked.choose(9)
+    assert (asked.choose(most), asked.is_try(most)) == (quiet.choose(most), quiet.is_try(most))

@@ -15,6 +15,7 @@ from tensorfold.domain.drafting.lattice import PUBLISHED, Lattice, SearchSetting
 from tensorfold.domain.drafting.sources import Proposal
 from tensorfold.domain.sampling import Sampling, noise
 from tests.domain.drafting.lattices import all_paths, paths_of, random_lattice
+from tests.domain.drafting.plain_search import plain_search
 
 GREEDY = Sampling()
 ALL = replace(PUBLISHED, branches=99)
@@ -185,3 +186,33 @@ def test_a_tree_of_fifteen_rows_takes_less_than_a_millisecond() -> None:
                 search(lattice, position, sampling, 15, "head")
             least = min(least, (time.process_time() - began) / len(lattices))
         assert least < 1e-3, f"{1e3 * least:.2f} ms at depth {depth}"
+
+
+def fouled(lattice: Lattice, seed: int) -> Lattice:
+    """A lattice some of whose scores and pairs are no numbers, or too large."""
+    rng = np.random.default_rng(seed)
+    wild = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, 3e29, 1e200])
+
+    def fouled_part(part: np.ndarray) -> np.ndarray:
+        return np.where(rng.random(part.shape) < 0.2, rng.choice(wild, part.shape), part)
+
+    return Lattice(lattice.ids, tuple(map(fouled_part, lattice.scores)), tuple(map(fouled_part, lattice.pair)))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.integers(1, 16), min_size=1, max_size=8),
+    samplings,
+    st.integers(1, 20),
+    st.integers(1, 6),
+    st.booleans(),
+)
+def test_rows_and_chances_are_those_of_the_plain_search_to_the_last_bit(
+    seed: int, shape: list[int], sampling: Sampling, budget: int, branches: int, foul: bool
+) -> None:
+    lattice = random_lattice(seed, shape)
+    if foul:
+        lattice = fouled(lattice, seed)
+    asked = 40, sampling, budget, "head", SearchSettings(branches=branches)
+    assert search(lattice, *asked) == plain_search(lattice, *asked)

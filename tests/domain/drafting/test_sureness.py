@@ -13,6 +13,7 @@ from tensorfold.domain.drafting.lattice import PUBLISHED, Lattice, search
 from tensorfold.domain.drafting.sureness import SPREADS, Sureness
 from tensorfold.domain.sampling import Sampling, draw
 from tests.domain.drafting.lattices import random_lattice
+from tests.domain.drafting.plain_search import plain_nats
 
 DEPTH, CANDIDATES, VOCABULARY = 7, 16, 400
 GREEDY = Sampling()
@@ -97,3 +98,17 @@ def test_scores_that_are_no_numbers_teach_nothing_wrong() -> None:
             sureness.observe(replace(lattice, scores=scores), 0, Sampling(1, 1.0), [token, int(lattice.ids[1][0])])
     assert np.isfinite(sureness._nats).all()
     assert sureness.settings(4).spread in [spread for spread, _ in SPREADS]
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(3, 0.3), Sampling(4, 1.7, 5)])
+@pytest.mark.parametrize("shape", [(16,) * 7, (4, 4, 9, 9, 2, 16), (1, 3)])
+def test_likelihoods_are_those_of_one_token_after_another_to_the_last_bit(
+    shape: tuple[int, ...], sampling: Sampling
+) -> None:
+    for seed in range(20):
+        lattice, chance = random_lattice(seed, shape), np.random.default_rng(seed)
+        tokens = [int(chance.choice(ids)) for ids in lattice.ids]
+        tokens[seed % len(tokens)] += 1000 * (seed % 3 == 0)
+        sureness = Sureness()
+        sureness.observe(lattice, 40, sampling, tokens)
+        assert sureness._nats.tolist() == plain_nats(lattice, 40, sampling, tokens).tolist()
