@@ -339,7 +339,8 @@ class RowKernels:
         clusters = max(1, min(at_once // row_blocks, -(-matrix.outputs // 64))) * row_blocks
         held = block_groups(matrix.groups, tiling)
         numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, held, row_blocks)
-        constants = tuple(map(ctypes.c_int, (*numbers, tiling.copy, tiling.slots)))
+        ring = (tiling.copy, tiling.slots, *([tiling.pieces] if tiling.hold else []))
+        constants = tuple(map(ctypes.c_int, (*numbers, *ring)))
         grid = (clusters * tiling.blocks, 1, 1)
 
         def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:

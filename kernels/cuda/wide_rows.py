@@ -6,7 +6,7 @@ shapes and bytes, not tensors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tensorfold.kernels.cuda.affine_pack import block_words
@@ -14,6 +14,8 @@ from tensorfold.kernels.cuda.affine_pack import block_words
 ARCHITECTURE = "sm_90a"  # warpgroup products exist for this one alone
 TILE = 64  # outputs of a warpgroup
 STATIC = 3 * 1024  # the most that barriers and the alignment of x take beside the dynamic memory
+MOST_CHUNKS = 16  # copies of a piece of x
+IN_PIECES = 1 << 20  # rows from which parts that find no room are taken in pieces; not measured yet, so none are
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,8 @@ class WideTiling:
     """How the work is laid out, which changes no bit as long as blocks * columns is the same.
 
     Tiles of 8 rows a pass, warpgroups, blocks of a cluster and parts of K in a block, warps that add up, groups a copy,
-    copies in flight a warpgroup.
+    copies in flight a warpgroup. Where x of a block's part finds no room it comes in `pieces`, through which a
+    warpgroup takes `hold` tiles at a time and holds their sums; as many tiles as `met` may then be under way.
     """
 
     row_tiles: int
@@ -31,11 +34,14 @@ class WideTiling:
     adders: int
     copy: int
     slots: int
+    pieces: int = 1
+    hold: int = 0
+    met: int = 0
 
     @property
     def meetings(self) -> int:
-        """Tiles whose parts may be under way: as many as warpgroups work on."""
-        return max(1, self.warpgroups // self.columns)
+        """Tiles whose parts may be under way: as many as warpgroups work on, unless it is said."""
+        return self.met or max(1, self.warpgroups // self.columns)
 
     @property
     def threads(self) -> int:
@@ -45,14 +51,15 @@ class WideTiling:
     def macros(self, bits: int, wide: bool) -> dict[str, int]:
         """What is fixed while compiling; `wide`: float32 results."""
         macros = {"BITS": bits, "NT": self.row_tiles, "G": self.warpgroups, "S": self.blocks, "C": self.columns}
-        return macros | {"MEETINGS": self.meetings, "ADDERS": self.adders, "WIDE": int(wide)}
+        macros |= {"MEETINGS": self.meetings, "ADDERS": self.adders, "HOLD": self.hold}
+        return macros | {"WIDE": int(wide)}
 
 
 def block_groups(groups: int, tiling: WideTiling) -> int:
-    """The most groups of 64 inputs that a block keeps of x."""
+    """The most groups of 64 inputs that a block keeps of x at a time."""
     parts = tiling.blocks * tiling.columns
     starts = [groups * rank * tiling.columns // parts for rank in range(tiling.blocks + 1)]
-    return max(after - before for before, after in pairwise(starts))
+    return -(-max(after - before for before, after in pairwise(starts)) // tiling.pieces)
 
 
 def wide_bytes(groups: int, bits: int, tiling: WideTiling) -> int:
@@ -71,11 +78,27 @@ def wide_tiling(outputs: int, groups: int, parts: int, rows: int, most_shared: i
     for copies that are not short.
     """
     part = -(-groups // parts)
+    if rows >= IN_PIECES and (made := _in_pieces(groups, parts, rows, most_shared)):
+        return made
     forms = ((8, 2, 3, 4), (4, 3, 2, 5), (4, 2, 2, 1))
     for row_tiles, warpgroups, adders, shortest in forms[0 if rows > 32 else 1 :]:
         for copies in range(1, part + 1):
             copy = -(-part // copies)
             made = WideTiling(row_tiles, warpgroups, parts, 1, adders, copy, 2)
             if copy >= min(shortest, part) and wide_bytes(groups, 4, made) <= most_shared - STATIC:
+                return made
+    return None
+
+
+def _in_pieces(groups: int, parts: int, rows: int, most_shared: int) -> WideTiling | None:
+    """All of up to 64 `rows` in one pass where x of a part finds no room at once, else None."""
+    part, whole = -(-groups // parts), WideTiling(8, 2, parts, 1, 3, 4, 2)
+    if wide_bytes(groups, 4, whole) <= most_shared - STATIC:
+        return None
+    for pieces in range(3, 9):
+        piece = -(-part // pieces)
+        for copies in range(1, piece // 3 + 1):
+            made = replace(whole, copy=-(-piece // copies), pieces=pieces, hold=3, met=2)
+            if copies <= MOST_CHUNKS and wide_bytes(groups, 4, made) <= most_shared - STATIC:
                 return made
     return None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorfold.kernels.cuda import affine_rows, compiler
+from tensorfold.kernels.cuda import affine_rows, compiler, wide_rows
 from tensorfold.kernels.cuda.affine_rows import (
     MANY,
     MOST_PAIRS,
@@ -19,13 +19,29 @@ from tensorfold.kernels.cuda.affine_rows import (
 )
 from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
-from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, STATIC, WideTiling, block_groups, wide_bytes, wide_tiling
+from tensorfold.kernels.cuda.wide_rows import (
+    ARCHITECTURE,
+    MOST_CHUNKS,
+    STATIC,
+    WideTiling,
+    block_groups,
+    wide_bytes,
+    wide_tiling,
+)
 
 HOPPER, MOST = (9, 0), 232448
 SHAPES = [
     (34816, 5120), (5120, 17408), (16384, 5120), (14336, 5120), (5120, 6144), (248320, 5120), (96, 5120), (10304, 2688),
     (2688, 4096), (3712, 2688), (131072, 2688), (64, 64), (1, 128),
 ]  # fmt: skip
+
+
+@pytest.fixture
+def _nvrtc() -> None:
+    try:
+        compiler.version()
+    except CompilerMissingError as missing:
+        pytest.skip(str(missing))
 
 
 def many(matrix: Matrix, rows: int) -> WideTiling:
@@ -66,6 +82,22 @@ def test_64_rows_a_pass_and_a_third_warpgroup_are_taken_where_they_leave_room_fo
     assert forms[(5120, 17408), 32] == forms[(5120, 17408), 64] == (4, 2)
 
 
+@pytest.mark.parametrize("rows", [33, 64, 128])
+def test_parts_that_find_no_room_come_in_pieces_that_do(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide_rows, "IN_PIECES", 33)
+    for outputs, inputs in (*SHAPES, (8192, 28672), (4096, 14336)):
+        matrix = Matrix(outputs, inputs, 4)
+        made = many(matrix, rows)
+        assert made.blocks * made.columns == cut(matrix, HOPPER).parts
+        assert wide_bytes(matrix.groups, 4, made) + STATIC <= MOST
+        assert (made.pieces > 1) == (made.hold > 0) == (inputs > 8192)
+        if made.hold:
+            assert made.columns == 1 and made.meetings <= made.warpgroups and made.adders == 3
+            held = block_groups(matrix.groups, made)
+            assert held * made.pieces * made.blocks >= matrix.groups
+            assert -(-held // made.copy) <= MOST_CHUNKS
+
+
 def test_rows_that_no_block_has_room_for_have_no_wide_tiling() -> None:
     assert wide_tiling(4096, 1 << 14, 8, 32, MOST) is None
 
@@ -85,17 +117,26 @@ def test_experts_cut_k_in_as_few_parts_as_the_rows_of_a_full_launch_have_room_fo
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_nvrtc")
 @pytest.mark.parametrize("shape", [(34816, 5120), (5120, 17408), (10304, 2688)])
 def test_the_warpgroup_kernel_compiles_with_its_products_under_way(shape: tuple[int, int], tmp_path: Path) -> None:
-    try:
-        compiler.version()
-    except CompilerMissingError as missing:
-        pytest.skip(str(missing))
     lines: list[str] = []
     for rows in (32, 64):
         source = Source.of("wide_rows.cu", many(Matrix(*shape, 4), rows).macros(4, True), ARCHITECTURE)
         assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
     assert {line.split(":")[0] for line in lines} == {f"compiling wide_rows.cu for {ARCHITECTURE}"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_nvrtc")
+@pytest.mark.parametrize("form", [(8, 2, 3), (8, 3, 2), (4, 3, 2)])
+def test_the_warpgroup_kernel_compiles_with_x_in_pieces(form: tuple[int, int, int], tmp_path: Path) -> None:
+    lines: list[str] = []
+    tiles, warpgroups, hold = form
+    made = WideTiling(tiles, warpgroups, 8, 1, 3, 4, 2, 3, hold, 2)
+    source = Source.of("wide_rows.cu", made.macros(4, True), ARCHITECTURE)
+    assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
+    assert lines == [f"compiling wide_rows.cu for {ARCHITECTURE}"]
 
 
 def test_what_is_expected_is_what_a_launch_compiles_and_each_launch_is_made_once(
