@@ -6,7 +6,7 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from tensorfold.adapters.cuda.assembly import Assembly, Block
@@ -18,6 +18,10 @@ from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
 from tensorfold.domain.families.plans import DecoderPlan, Layer, Parallel
 
 Taps = dict[int, Any]
+Reached = Callable[[int], None]
+
+
+def _on(count: int) -> None: ...
 
 
 class SublayerBlock:
@@ -38,10 +42,14 @@ class Decoder:
         self.readout = NormBlock(assembly, plan.readout.norm, "readout.norm")
         self.head = HeadBlock(assembly, plan.head, self.embedding)
 
-    def decode(self, at: Rows, taps: Collection[int] = ()) -> tuple[Tensor, Tensor, Taps]:
-        """Logits float32 [R, V], the head's input [R, D], and the residual behind the layer counts in `taps`."""
+    def decode(self, at: Rows, taps: Collection[int] = (), reached: Reached = _on) -> tuple[Tensor, Tensor, Taps]:
+        """Logits float32 [R, V], the head's input [R, D], and the residual behind the layer counts in `taps`.
+
+        `reached` is told how many layers are queued whenever one more is about to be; nothing hangs on it.
+        """
         stream, made, tapped = self.embedding.decode(at.ids), None, {}
         for count, layer in enumerate(self.layers):
+            reached(count)
             for number, sublayer in enumerate(layer):
                 rows, stream = sublayer.norm(stream, made)
                 if not number and count in taps:

@@ -2,11 +2,17 @@
 
 The graph's key is the row count alone. A graph is what its first, ordinary run queued, so both have the same kernels;
 results lie in the same tensors at every replay and hold until the next one of any graph, since all share one pool.
+
+Queueing a graph takes the host about a tenth of the time that the device needs for it, and the device waits until all
+of it is queued. The graph of several rows is therefore cut: few layers first, then some, then all others, each piece
+queued while the one before it runs. A piece starts when the one before has ended, so no kernel starts early across a
+cut: what one reads before it waits, if it is nothing of the launch before its own, is there earlier than without one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -33,11 +39,26 @@ def counts(room: Room) -> tuple[int, ...]:
     return tuple(sorted({padded(rows) for rows in range(1, room.rows + 1)}))
 
 
+def cuts(rows: int, layers: int) -> tuple[int, ...]:
+    """The counts of finished layers at which the graph of so many rows is cut.
+
+    Each piece takes the device longer than the host needs to queue the next, and the first is queued in no time. One
+    row's graph is queued behind the round before it, where nothing waits for it and a cut would cost its early start.
+    """
+    if rows == 1:
+        return ()
+    return tuple(sorted(count for count in {max(1, layers // 32), 3 * layers // 16} if 0 < count < layers))
+
+
+Queue = Callable[[Callable[[], None]], None]
+"""Queues work; what it is given ends a piece of it."""
+
+
 class Recorder(Protocol):
     """Makes graphs."""
 
-    def record(self, queue: Callable[[], None]) -> Callable[[], None]:
-        """Take down what a call queues, without running it; what runs it."""
+    def record(self, queue: Queue) -> Callable[[], None]:
+        """Take down what a call queues, without running it; what runs it, piece after piece."""
         ...
 
 
@@ -47,16 +68,31 @@ class CardGraphs:
     def __init__(self) -> None:
         self._pool: Any = None
 
-    def record(self, queue: Callable[[], None]) -> Callable[[], None]:
-        """Take down what a call queues, without running it; what runs it."""
+    def record(self, queue: Queue) -> Callable[[], None]:
+        """Take down what a call queues, without running it; what runs it, piece after piece.
+
+        What a later piece reads of an earlier one is held by the call until it ends, so the pool gives it to nobody.
+        """
         torch.cuda.synchronize()
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
-            queue()
-        replay: Callable[[], None] = graph.replay
-        return replay
+        replays: list[Callable[[], None]] = []
+        with ExitStack() as piece:
+
+            def begin() -> None:
+                piece.close()
+                graph = torch.cuda.CUDAGraph()
+                piece.enter_context(torch.cuda.graph(graph, pool=self._pool))
+                replays.append(graph.replay)
+
+            begin()
+            queue(begin)
+
+        def replay() -> None:
+            for each in replays:
+                each()
+
+        return replays[0] if len(replays) == 1 else replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +118,7 @@ class Pass:
     ) -> None:
         self._decoder, self._sampler, self._control, self._taps = decoder, sampler, control, taps
         self._recorder = recorder
+        self._cuts = cuts(control.rows.count, len(decoder.layers))
         self._replay: Callable[[], None] | None = None
         self._recorded = Results()
         self.results = Results()
@@ -121,8 +158,12 @@ class Pass:
         self._sampler.send(draws)
         self._queue()
 
-    def _queue(self) -> None:
-        logits, hidden, taps = self._decoder.decode(self._control.rows, self._taps)
+    def _queue(self, cut: Callable[[], None] | None = None) -> None:
+        def reached(layers: int) -> None:
+            if cut is not None and layers in self._cuts:
+                cut()
+
+        logits, hidden, taps = self._decoder.decode(self._control.rows, self._taps, reached)
         self.results = Results(logits, hidden, self._sampler.draw(logits), taps)
 
     def _capture(self, book: LaneBook, recorder: Recorder) -> None:
@@ -132,4 +173,7 @@ class Pass:
         # Kernels compile and workspaces grow in an ordinary run, of which a graph may have nothing.
         self._queue()
         replay = recorder.record(self._queue)
+        # A graph's first launch may ask for memory. Between two pieces of one, rows of a lane would be committed in
+        # some layers alone if there were none, so all of them are launched once over rows that are nobody's.
+        replay()
         self._recorded, self._replay = self.results, replay

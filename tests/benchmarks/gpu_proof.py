@@ -245,9 +245,9 @@ class FaultyDecoder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._decoder, name)
 
-    def decode(self, at: Any, taps: Any = ()) -> tuple[Any, Any, Any]:
+    def decode(self, at: Any, taps: Any = (), *reached: Any) -> tuple[Any, Any, Any]:
         """The decoder's, spoilt."""
-        logits, rows, tapped = self._decoder.decode(at, taps)
+        logits, rows, tapped = self._decoder.decode(at, taps, *reached)
         count = logits.shape[0]
         if self._fault == "width" and count > 4:
             logits = logits * (1 + 2.0**-12)

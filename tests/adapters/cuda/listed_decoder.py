@@ -63,7 +63,12 @@ class Tape:
         self._graphs: list[list[Tensor]] = []
         self.reach: Callable[[], None] = lambda: None
         """Called before any work; a test may raise from it."""
-        self.played = 0
+        self.played = self.cut = 0
+
+    def _cut(self) -> None:
+        """A piece of a graph ends: the rest is another one, which finds its memory once it was played before."""
+        assert self._recording
+        self.cut += 1
 
     def run(self, work: Callable[[], None], *outputs: Tensor) -> None:
         """Run work that writes `outputs`, or record it."""
@@ -74,12 +79,12 @@ class Tape:
         self.reach()
         work()
 
-    def record(self, queue: Callable[[], None]) -> Callable[[], None]:
+    def record(self, queue: Callable[[Callable[[], None]], None]) -> Callable[[], None]:
         """Record what a call queues."""
         self.reach()
         self._recording, self._outputs = [], []
         try:
-            queue()
+            queue(self._cut)
         finally:
             steps, self._recording = self._recording, None
         own = self._outputs
@@ -335,10 +340,13 @@ class ListedDecoder:
             assembly.order.append(block)
             assembly.entries += block.entries(f"layers.{number}.listed")
 
-    def decode(self, at: Rows, taps: Collection[int] = ()) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
+    def decode(
+        self, at: Rows, taps: Collection[int] = (), reached: Callable[[int], None] = lambda count: None
+    ) -> tuple[Tensor, Tensor, dict[int, Tensor]]:
         """Logits float32 [R, V], the head's input [R], and the tapped streams [R]."""
         stream, tapped = self._embedded(at.ids), {}
         for number, layer in enumerate(self.layers):
+            reached(number)
             if number in taps:
                 tapped[number] = stream
             stream = layer.decode(stream, at)
