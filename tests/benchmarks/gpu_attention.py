@@ -26,7 +26,7 @@ from tests.kernels.triton import attention_checks
 
 Tensor = Any
 SHAPES = {"qwen": (24, 4, 256), "nemotron": (32, 2, 128), "llama": (32, 8, 128)}
-ROWS, KEYS = (1, 2, 8, 10, 16, 64), (2000, 16_000)
+ROWS, KEYS = (1, 2, 8, 10, 16, 32, 64), (2000, 16_000)
 CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
     "qwen": ({}, {"few": 0}, {"tile": 16, "warps": 4, "few": 0}, {"step": 32, "warps": 4, "few": 0}),
     "nemotron": ({}, {"few": 0}),

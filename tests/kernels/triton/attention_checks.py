@@ -223,6 +223,27 @@ def check_a_tree_across_edges(device: str) -> None:
                 assert torch.equal(Launch(straight, one).run(form, query[row : row + 1])[0], out[row])
 
 
+def check_folded_spans(device: str) -> None:
+    """Units of whole spans have the bits of units of one partition, which the merge folds."""
+    for form, committed in (
+        (replace(SMALL, parts=8, span=4), 254),
+        (replace(SMALL, parts=8, span=4), 700),
+        (replace(SMALL, parts=8, span=2, least=2, tile=64), 126),
+        (replace(SMALL, parts=8, span=2, window=200), 510),
+        (replace(SMALL, parts=8, span=4, window=130, least=2), 315),
+    ):
+        lanes = Lanes(device, [committed + 9, 70], 2, 32)
+        rows = [*tree(committed), *chain(1, 61, 7), *chain(0, max(3, committed - 130), 5)]
+        query = noise(device, len(rows), 6, 32)
+        launch, many = Launch(lanes, rows), launched(replace(form, many=3), len(rows))
+        assert many.folds and not launched(replace(form, many=3), 3).folds
+        out = launch.run(form, query)
+        near(out, launch.truth(form, query))
+        assert torch.equal(launch.run(many, query), out)
+        picked = (0, 2, 6, 8, 9, 15, 17)
+        assert torch.equal(launch.alone(form, query, picked, width=9), out[list(picked)])
+
+
 def check_the_output_gate(device: str) -> None:
     lanes = Lanes(device, [200], 2, 32)
     query, gate = noise(device, 4, 6, 32), noise(device, 4, 6, 32)

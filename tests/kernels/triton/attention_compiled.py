@@ -7,6 +7,7 @@ the card may have.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import triton  # type: ignore[import-not-found, unused-ignore]
@@ -29,13 +30,13 @@ def part(form: Form) -> Kinds:
     """The arguments of a unit's kernel."""
     sizes: Kinds = [form.heads, form.groups, form.width, form.dims, form.window > 0, form.tile, form.per_tile]
     pointers = [*[HALF] * 3, *[WORD] * 6, *[FULL] * 3]
-    return [*pointers, REAL, *[LONG] * 4, *sizes, form.parts, form.step, ROWS, form.stages]
+    return [*pointers, REAL, *[LONG] * 4, *sizes, form.parts, form.span, form.folds, form.step, ROWS]
 
 
 def merge(form: Form) -> Kinds:
     """Those of the merge."""
-    sizes: Kinds = [form.heads, form.width, form.window > 0, form.parts, form.step, True, 64]
-    return [*[FULL] * 3, WORD, HALF, HALF, REAL, *[LONG] * 3, *sizes]
+    sizes: Kinds = [form.heads, form.width, form.window > 0, form.parts, form.span, form.least, form.step, True, 64]
+    return [*[FULL] * 3, WORD, HALF, HALF, REAL, *[LONG] * 4, *sizes]
 
 
 def place(form: Form, *, of_rows: bool) -> Kinds:
@@ -47,8 +48,8 @@ def place(form: Form, *, of_rows: bool) -> Kinds:
 
 def plan(form: Form) -> Kinds:
     """Those of the plan."""
-    cut: Kinds = [form.window > 0, form.groups, form.per_tile, form.parts, form.step, ROWS, ROWS]
-    return [*[WORD] * 5, *[LONG] * 3, *cut]
+    cut: Kinds = [form.window > 0, form.groups, form.per_tile, form.parts, form.span, form.each, form.least]
+    return [*[WORD] * 5, *[LONG] * 3, *cut, form.step, ROWS, ROWS]
 
 
 def span(form: Form, cut: PromptForm) -> Kinds:
@@ -58,7 +59,7 @@ def span(form: Form, cut: PromptForm) -> Kinds:
     return [*[HALF] * 3, WORD, HALF, HALF, REAL, *[LONG] * 5, *sizes, *how]
 
 
-def compiled(kernel: Any, kinds: Kinds, architecture: int, warps: int) -> Any:
+def compiled(kernel: Any, kinds: Kinds, architecture: int, warps: int, stages: int = 3) -> Any:
     """Machine code and what is known of it."""
     names, kinds = kernel.arg_names, with_start(kernel, kinds, architecture)
     assert len(names) == len(kinds), (len(names), len(kinds))
@@ -66,7 +67,9 @@ def compiled(kernel: Any, kinds: Kinds, architecture: int, warps: int) -> Any:
     constants = {(i,): kind for i, kind in enumerate(kinds) if kind not in TYPES}
     aligned = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(kinds) if str(kind).startswith("*")}
     source = triton.compiler.ASTSource(kernel, signature, constants, aligned)
-    made = triton.compile(source, target=GPUTarget("cuda", architecture, 32), options={"num_warps": warps})
+    made = triton.compile(
+        source, target=GPUTarget("cuda", architecture, 32), options={"num_warps": warps, "num_stages": stages}
+    )
     assert made.asm["cubin"][:4] == b"\x7fELF"
     return made
 
@@ -77,19 +80,23 @@ if __name__ == "__main__":
     for heads, groups, width, window in shapes:
         form = form_of(heads, groups, width, window, MEMORY[card], same_chains=card != 100)
         cut = prompt_form(width, MEMORY[card])
-        few = launched(form, 1)
-        kernels = {
-            "part": (attention._part, part(form), form.warps),
-            "part_few": (attention._part, part(few), few.warps),
-            "plan": (attention._plan, plan(form), 4),
-            "merge": (attention._merge, merge(form), 2),
-            "place": (place_rows._place, place(form, of_rows=True), 4),
-            "place_span": (place_rows._place, place(form, of_rows=False), 1),
-            "span": (prompt_attention._span, span(form, cut), cut.warps),
+        few, folds = launched(form, 1), launched(replace(form, span=4, many=8), 64)
+        assert folds.folds
+        kernels: dict[str, tuple[Any, Kinds, int, int]] = {
+            "part": (attention._part, part(form), form.warps, form.stages),
+            "part_few": (attention._part, part(few), few.warps, few.stages),
+            "part_folds": (attention._part, part(folds), folds.warps, folds.stages),
+            "plan": (attention._plan, plan(form), 4, 3),
+            "merge": (attention._merge, merge(form), 2, 3),
+            "place": (place_rows._place, place(form, of_rows=True), 4, 3),
+            "place_span": (place_rows._place, place(form, of_rows=False), 1, 3),
+            "span": (prompt_attention._span, span(form, cut), cut.warps, 3),
         }
-        shown = kernels if width == 256 else {name: kernels[name] for name in ("part", "part_few", "span")}
-        for name, (kernel, kinds, warps) in shown.items():
-            made = compiled(kernel, kinds, card, warps)
+        shown = (
+            kernels if width == 256 else {name: kernels[name] for name in ("part", "part_few", "part_folds", "span")}
+        )
+        for name, (kernel, kinds, warps, stages) in shown.items():
+            made = compiled(kernel, kinds, card, warps, stages)
             assert made.metadata.shared <= MEMORY[card], (name, form, cut, made.metadata.shared)
             if name == "place" and card >= 90:
                 # What stands behind it reads early what stands before it wrote: it waits before it lets that start.
