@@ -7,20 +7,28 @@ kernels runs may follow the row count and the device. Knows addresses, not tenso
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tensorfold.kernels.cuda.affine_pack import GROUP, block_words
 from tensorfold.kernels.cuda.compiler import Compiling, Progress, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device, Function
-from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, WideTiling, block_groups, wide_bytes, wide_tiling
+from tensorfold.kernels.cuda.wide_rows import (
+    ARCHITECTURE,
+    STATIC,
+    WideTiling,
+    block_groups,
+    wide_bytes,
+    wide_tiling,
+)
 
 FEW, MANY = 2, 17  # rows up to which blocks work alone or in pairs, and from which warpgroups multiply
 LARGE = 8192  # outputs above which fewer blocks share a tile
 MOST_PAIRS = 256
 MOST_KEPT = 12  # groups of a part of K whose x a warp keeps in registers
+X_CUT, X_TURN, X_PLAIN = False, False, False  # how x of 3 to 16 rows comes, see `Tiling`; not measured yet
 Launch = Callable[[int, int, int, int, bool], None]
 ExpertLaunch = Callable[[int, int, int, int, int, int, bool], None]
 BITS = (4, 5, 6, 8, 16)
@@ -67,7 +75,8 @@ class Tiling:
 
     Tiles of 8 rows, tiles of 16 outputs a warp, warps along outputs, groups a copy, copies in flight a warp, tiles
     whose parts may be under way, warps that add them up, and groups of a part whose x a warp keeps in registers (the
-    first of them, all or none).
+    first of them, all or none). On compute capability 9.0 and above: whether x comes copy by copy, whether each cluster
+    begins with another row of it, how many blocks of one cluster each fetch it together, and whether all threads do.
     """
 
     row_tiles: int
@@ -78,11 +87,19 @@ class Tiling:
     meetings: int = 2
     adders: int = 1
     kept: int = 0
+    x_cut: bool = False
+    x_turn: bool = False
+    team: int = 1
+    x_plain: bool = False
 
     @property
     def outputs(self) -> int:
         """Outputs of a tile."""
         return 16 * self.output_tiles * self.warps
+
+
+MIDDLE: Mapping[tuple[int, bool], tuple[Cut, Tiling] | WideTiling] = {}
+"""Shares of 9 to 16 rows that were faster than `tiling`'s, by the groups of a part and whether outputs are many."""
 
 
 def cut(matrix: Matrix, capability: tuple[int, int]) -> Cut:
@@ -122,6 +139,11 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
         return way, Tiling(1, 2, warps, -(-part // 2), 2, kept=part)
     copy, slots = (-(-part // 2), 3) if work(1) <= 4 else (part, 2)
     return way, Tiling(1, 1, warps, copy, slots, kept=part)
+
+
+def _x_comes(tiling: Tiling, rows: int) -> Tiling:
+    """The tiling with x of `rows` rows as it comes first on compute capability 9.0."""
+    return replace(tiling, x_cut=X_CUT, x_turn=X_TURN, x_plain=X_PLAIN) if FEW < rows < MANY else tiling
 
 
 def _even(part: int, longest: int) -> int:
@@ -262,6 +284,8 @@ class RowKernels:
         macros |= {"WK": cut.columns, "S": cut.blocks, "CG": tiling.copy, "SLOTS": tiling.slots}
         macros |= {"MEETINGS": tiling.meetings, "ADDERS": tiling.adders, "KEPT": tiling.kept}
         macros |= {"PART": -(-matrix.groups // cut.parts) if tiling.kept else 0}
+        macros |= {"XCUT": int(tiling.x_cut), "XTURN": int(tiling.x_turn), "XPLAIN": int(tiling.x_plain)}
+        macros |= {"TEAM": tiling.team}
         macros |= {"WIDE": int(wide), "EXPERTS": int(experts)}
         return Source.of("affine_rows.cu", macros, self.device.architecture)
 
@@ -300,7 +324,13 @@ class RowKernels:
             if rows <= 8:
                 few, made = few_rows(matrix, way.parts, rows, self.device.multiprocessors)
                 if shared_bytes(matrix, few, made, rows) <= most - 1024:
-                    return few, made
+                    return few, _x_comes(made, rows)
+            middle = MIDDLE.get((-(-matrix.groups // way.parts), matrix.outputs > LARGE)) if 8 < rows < MANY else None
+            if isinstance(middle, WideTiling) and wide_bytes(matrix.groups, 4, middle) <= most - STATIC:
+                return middle
+            if isinstance(middle, tuple) and shared_bytes(matrix, *middle, rows) <= most - 1024:
+                return middle[0], _x_comes(middle[1], rows)
+            return way, _x_comes(tiling(matrix, way, rows, most), rows)
         return way, tiling(matrix, way, rows, most)
 
     def prepare(self, matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, wide: bool = False) -> Launch:
@@ -314,13 +344,16 @@ class RowKernels:
         threads = 32 * (tiling.warps * cut.columns + tiling.adders)
         row_blocks = -(-rows // (8 * tiling.row_tiles))
         tiles = -(-matrix.outputs // tiling.outputs)
-        at_once = self._at_once(function, cut, threads)
+        if tiling.team > 1 and row_blocks > 1:
+            raise ValueError(f"{rows} rows are not one block's: others would fetch other rows together")
+        at_once = self._at_once(function, Cut(cut.blocks * tiling.team, cut.columns), threads) * tiling.team
         clusters = max(1, min(at_once // row_blocks, tiles)) * row_blocks
+        clusters = -(-clusters // tiling.team) * tiling.team
         grid = (clusters * cut.blocks, 1, 1)
         x_bytes = row_bytes(matrix, cut)
         numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, x_bytes, row_blocks)
         constants = tuple(map(ctypes.c_int, numbers))
-        blocks = cut.blocks if self.device.capability >= (9, 0) else 0
+        blocks = cut.blocks * tiling.team if self.device.capability >= (9, 0) else 0
 
         def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
             addresses = (ctypes.c_void_p(weights), ctypes.c_void_p(x), ctypes.c_void_p(y))

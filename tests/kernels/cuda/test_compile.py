@@ -6,6 +6,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,18 @@ def test_the_row_kernel_compiles_with_some_of_its_rows_in_registers(tmp_path: Pa
     kernels, matrix = RowKernels(CARDS[1], tmp_path, silent), Matrix(34816, 5120, 4)
     source = kernels.source(matrix, Cut(2, 4), Tiling(2, 1, 2, 5, 3, 2, 3, 6), False)
     assert dict(source.macros)["PART"] == 10 and compile_source(source, tmp_path, silent)[:4] == b"\x7fELF"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", CARDS, ids=lambda device: device.architecture)
+def test_the_row_kernel_compiles_however_its_rows_come(device: Device, tmp_path: Path) -> None:
+    kernels, matrix = RowKernels(device, tmp_path, silent), Matrix(34816, 5120, 4)
+    together = Cut(1, 8), Tiling(1, 2, 1, 5, 2, kept=10)
+    way = cut(matrix, device.capability)
+    alone = way, replace(tiling(matrix, way, 8, device.shared_bytes), slots=2)
+    plain, turned = replace(alone[1], x_plain=True), replace(alone[1], x_cut=True, x_turn=True)
+    for form in ((way, plain), (way, turned), (together[0], replace(together[1], team=2, x_cut=True))):
+        assert compile_source(kernels.source(matrix, *form, False), tmp_path, silent)[:4] == b"\x7fELF"
 
 
 @pytest.mark.slow

@@ -10,8 +10,10 @@ from tensorfold.kernels.cuda import affine_rows, compiler, wide_rows
 from tensorfold.kernels.cuda.affine_rows import (
     MANY,
     MOST_PAIRS,
+    Cut,
     Matrix,
     RowKernels,
+    Tiling,
     cut,
     expert_rows,
     few_rows,
@@ -96,6 +98,56 @@ def test_parts_that_find_no_room_come_in_pieces_that_do(rows: int, monkeypatch: 
             held = block_groups(matrix.groups, made)
             assert held * made.pieces * made.blocks >= matrix.groups
             assert -(-held // made.copy) <= MOST_CHUNKS
+
+
+def test_shares_of_16_rows_are_taken_where_they_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels, matrix = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None), Matrix(34816, 5120, 4)
+    whole, small = kernels._chosen(matrix, 16), Matrix(96, 5120, 4)
+    narrow = kernels._chosen(small, 16)
+    for form in (WideTiling(2, 2, 4, 2, 2, 5, 2), (Cut(4, 2), Tiling(2, 2, 4, 5, 2, 2, 3))):
+        monkeypatch.setattr(affine_rows, "MIDDLE", {(10, True): form})
+        assert [kernels._chosen(matrix, rows) == form for rows in (8, 9, 16, 17)] == [False, True, True, False]
+        assert kernels._chosen(small, 16) == narrow
+    for form in (WideTiling(2, 2, 4, 2, 2, 5, 8), (Cut(4, 2), Tiling(2, 2, 4, 5, 8, 2, 3))):
+        monkeypatch.setattr(affine_rows, "MIDDLE", {(10, True): form})
+        assert kernels._chosen(matrix, 16) == whole
+
+
+def test_x_of_3_to_16_rows_comes_as_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affine_rows, "X_TURN", True)
+    kernels, matrix = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None), Matrix(34816, 5120, 4)
+    turned = []
+    for rows in (1, 2, 3, 8, 9, 16):
+        form = kernels._chosen(matrix, rows)
+        assert isinstance(form, tuple)
+        turned.append(form[1].x_turn)
+    assert turned == [False, False, True, True, True, True]
+    assert "XTURN" in dict(kernels.experts_source(Matrix(1856, 2688, 4), 8, 64).macros)
+    assert not dict(kernels.experts_source(Matrix(1856, 2688, 4), 8, 64).macros)["XTURN"]
+
+
+def test_neighbours_that_fetch_x_together_multiply_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels, matrix = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None), Matrix(5104, 5120, 4)
+    launched = list[tuple[tuple[int, ...], int]]()
+
+    class Function:
+        def clusters_at_once(self, threads: int, cluster: int, shared: int) -> int:
+            return 132 // cluster
+
+        def launch(
+            self, grid: tuple[int, ...], threads: int, given: object, stream: int, blocks: int, early: bool
+        ) -> None:
+            launched.append((grid, blocks))
+
+    monkeypatch.setattr(kernels, "_function", lambda *_: Function())
+    pairs = Tiling(1, 1, 1, 5, 2, kept=10, team=2)
+    kernels.prepare(matrix, Cut(1, 8), pairs, 8)(0, 0, 0, 0, False)
+    kernels.prepare(Matrix(16, 5120, 4), Cut(1, 8), pairs, 8)(0, 0, 0, 0, False)
+    assert launched == [((132, 1, 1), 2), ((2, 1, 1), 2)]
+    with pytest.raises(ValueError, match="other rows"):
+        kernels.prepare(matrix, Cut(1, 8), pairs, 9)
 
 
 def test_rows_that_no_block_has_room_for_have_no_wide_tiling() -> None:
