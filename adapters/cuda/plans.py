@@ -122,16 +122,20 @@ def fill(fields: dict[str, NDArray[Any]], planned: Sequence[PlannedRows], rows: 
     `lines` [7, R] are the fields of LINES. Few calls of many numbers: each call costs what hundreds of numbers do.
     """
     at = 0
-    lines, path, taps = fields["lines"], fields["path"], fields["taps"]
-    fields["counts"][:] = 0
+    lines: tuple[list[int], ...] = ([], [], [], [], [], [], [])
+    ids, positions, lanes, lengths, committed, slots, rings = lines
+    path, taps, schedule = fields["path"], fields["taps"], fields["schedule"]
+    counts, places = [0] * len(schedule), fields["places"]
     for window in planned:
         entry, count, length = window.entry, len(window.tokens), window.entry.length
         part = slice(at, at + count)
-        ids, positions, lanes, lengths, committed, slots, ring_at = lines[:, part]
-        ids[:], positions[:], ring_at[:] = window.tokens, window.positions, window.ring
-        lanes[:], committed[:] = entry.slot, length
-        np.add(positions, 1, out=lengths)
-        np.add(_ORDER[:count], length, out=slots)
+        ids += window.tokens
+        positions += window.positions
+        lanes += [entry.slot] * count
+        lengths += [position + 1 for position in window.positions]
+        committed += [length] * count
+        slots += range(length, length + count)
+        rings += window.ring
         if window.ways is None:
             path[part] = length + _ORDER[: path.shape[1]]
         else:
@@ -142,12 +146,14 @@ def fill(fields: dict[str, NDArray[Any]], planned: Sequence[PlannedRows], rows: 
         steps = np.array(window.steps, np.int32)
         if at:
             steps[:, 1] = np.where(steps[:, 1] >= 0, steps[:, 1] + at, -1)
-        fields["schedule"][entry.slot, : len(steps)] = steps
-        fields["counts"][entry.slot] = len(steps)
-        fields["places"][entry.slot] = entry.places[:2]
+        schedule[entry.slot, : len(steps)] = steps
+        counts[entry.slot] = len(steps)
+        places[entry.slot] = entry.places[:2]
         at += count
     if at < rows:
-        rest = slice(at, rows)
-        lines[:, rest] = [[0], [0], [nobody.slot], [1], [0], [0], [nobody.own.start]]
-        path[rest] = 0
-        taps[rest] = -1
+        for line, number in zip(lines, (0, 0, nobody.slot, 1, 0, 0, nobody.own.start), strict=True):
+            line += [number] * (rows - at)
+        path[at:rows] = 0
+        taps[at:rows] = -1
+    fields["lines"][:] = lines
+    fields["counts"][:] = counts

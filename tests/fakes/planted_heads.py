@@ -62,8 +62,8 @@ class PlantedHeads(WrappedModel):
         self._profile = profile
         self._lanes: dict[Lane, _Lane] = {}
         self._launches: dict[int, tuple[Lane, ...]] = {}
-        self._greedy: dict[tuple[tuple[float, ...], int], NDArray[np.float64]] = {}
-        self._no_pairs: dict[tuple[int, ...], NDArray[np.float64]] = {}
+        self._greedy: dict[tuple[int, int], NDArray[np.float64]] = {}
+        self._pairless: dict[tuple[tuple[int, ...], ...], tuple[NDArray[np.float64], ...]] = {}
 
     # -- proposing -----------------------------------------------------------------------------------------------
 
@@ -98,18 +98,23 @@ class PlantedHeads(WrappedModel):
         return Chain(tuple(tokens), tuple(self._profile.at(depth)[0] for depth in range(len(tokens))))
 
     def _lattice(self, offer: Lattice, right: Sequence[int], lane: _Lane, sampling: Sampling) -> Lattice:
-        ids, scores, pairs = [], [], []
+        ids, scores = [], []
         for depth, given in enumerate(offer.ids):
             true = right[depth] if depth < len(right) else None
             position = lane.absorbed + 1 + depth
             placed = self._placed(given, true, self._rank(lane, depth, position))
             ids.append(placed)
-            scores.append(self._scores(depth, placed, position, sampling))
-            shape = offer.pair[depth].shape
-            if shape not in self._no_pairs:
-                self._no_pairs[shape] = np.zeros(shape)
-            pairs.append(self._no_pairs[shape])
-        return Lattice(tuple(ids), tuple(scores), tuple(pairs))
+            if not sampling.greedy:
+                scores.append(scores_for(self._profile.at(depth), placed, position, sampling))
+        if sampling.greedy:
+            scores = [self._greedy_scores(depth, len(given)) for depth, given in enumerate(ids)]
+        return Lattice(tuple(ids), tuple(scores), self._no_pairs(offer.pair))
+
+    def _no_pairs(self, pairs: tuple[NDArray[np.float64], ...]) -> tuple[NDArray[np.float64], ...]:
+        shapes = tuple([pair.shape for pair in pairs])
+        if shapes not in self._pairless:
+            self._pairless[shapes] = tuple(np.zeros(shape) for shape in shapes)
+        return self._pairless[shapes]
 
     def _rank(self, lane: _Lane, depth: int, position: int) -> int | None:
         ranks = lane.ranks.get(position, ())
@@ -117,28 +122,30 @@ class PlantedHeads(WrappedModel):
             ranks = lane.ranks[position] = self._profile.ranks_from(lane.key, position, max(depth + 1, _DEPTHS))
         return ranks[depth]
 
-    def _scores(self, depth: int, placed: NDArray[np.int64], position: int, sampling: Sampling) -> NDArray[np.float64]:
-        """Scores of candidates; greedy ones hang on neither ids nor position."""
-        chances = self._profile.at(depth)
-        if not sampling.greedy:
-            return scores_for(chances, placed, position, sampling)
-        known = self._greedy.get((chances, len(placed)))
+    def _greedy_scores(self, depth: int, count: int) -> NDArray[np.float64]:
+        """Scores of candidates, which hang on neither ids nor position."""
+        known = self._greedy.get((depth, count))
         if known is None:
-            known = self._greedy[chances, len(placed)] = scores_for(chances, placed, position, sampling)
+            nothing = np.zeros(count, np.int64)
+            known = self._greedy[depth, count] = scores_for(self._profile.at(depth), nothing, 0, Sampling())
         return known
 
     def _placed(self, given: NDArray[np.int64], true: int | None, rank: int | None) -> NDArray[np.int64]:
         """The candidates, best first, with the right id at `rank` or nowhere."""
-        placed = given.tolist()
-        ranked = true is not None and rank is not None and rank < len(given)
-        if true not in placed and not ranked:
-            return given
-        placed = [token for token in placed if token != true]
-        while len(placed) < len(given):
+        found = given.tolist()
+        known = true in found
+        if true is None or rank is None or rank >= len(found):
+            return self._without(found, true) if known else given
+        if known:
+            found.remove(true)
+        found.insert(rank, true)
+        return np.array(found[: len(given)], np.int64)
+
+    def _without(self, found: list[int], true: int | None) -> NDArray[np.int64]:
+        placed = [token for token in found if token != true]
+        while len(placed) < len(found):
             placed.append(self._unlike(placed, true))
-        if true is not None and rank is not None and ranked:
-            placed.insert(rank, true)
-        return np.array(placed[: len(given)], np.int64)
+        return np.array(placed, np.int64)
 
     def _other(self, token: int, true: int | None) -> int:
         return token if token != true else (token + 1) % self.inner.limits.vocabulary
