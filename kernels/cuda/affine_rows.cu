@@ -469,7 +469,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #endif
     }
 #if BULK
-    // No block's memory goes before everything sent from it and to it has arrived, which the adding warps know.
+    // No block's memory goes before everything sent from it and to it has arrived, which the adding warps know. A block
+    // without tiles has waited for no copy of x.
+    if (XCUT && warp == WARPS)
+        for (int c = 0; c * CG * P < groups; c++) await(x_bar + c * 8, 0);
     meet_cluster();
     asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 #endif

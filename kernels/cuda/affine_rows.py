@@ -29,6 +29,7 @@ LARGE = 8192  # outputs above which fewer blocks share a tile
 MOST_PAIRS = 256
 MOST_KEPT = 12  # groups of a part of K whose x a warp keeps in registers
 X_CUT, X_TURN, X_PLAIN = False, False, False  # how x of 3 to 16 rows comes, see `Tiling`; not measured yet
+PAIRS = 0  # rows up to which neighbours have all of K each and fetch x together; not measured yet, so none
 Launch = Callable[[int, int, int, int, bool], None]
 ExpertLaunch = Callable[[int, int, int, int, int, int, bool], None]
 BITS = (4, 5, 6, 8, 16)
@@ -123,7 +124,7 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
     part = -(-matrix.groups // parts)
     if part > MOST_KEPT:
         blocks = 2 if rows <= FEW else parts
-    elif rows <= FEW:
+    elif rows <= max(FEW, PAIRS):
         blocks = 1
     else:
         blocks = 2 if matrix.outputs > LARGE else parts
@@ -143,7 +144,9 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
 
 def _x_comes(tiling: Tiling, rows: int) -> Tiling:
     """The tiling with x of `rows` rows as it comes first on compute capability 9.0."""
-    return replace(tiling, x_cut=X_CUT, x_turn=X_TURN, x_plain=X_PLAIN) if FEW < rows < MANY else tiling
+    if not FEW < rows < MANY:
+        return tiling
+    return replace(tiling, x_cut=X_CUT, x_turn=X_TURN, x_plain=X_PLAIN and tiling.team == 1)
 
 
 def _even(part: int, longest: int) -> int:
@@ -324,7 +327,8 @@ class RowKernels:
             if rows <= 8:
                 few, made = few_rows(matrix, way.parts, rows, self.device.multiprocessors)
                 if shared_bytes(matrix, few, made, rows) <= most - 1024:
-                    return few, _x_comes(made, rows)
+                    together = 2 if few.blocks == 1 and FEW < rows <= PAIRS else 1
+                    return few, _x_comes(replace(made, team=together), rows)
             middle = MIDDLE.get((-(-matrix.groups // way.parts), matrix.outputs > LARGE)) if 8 < rows < MANY else None
             if isinstance(middle, WideTiling) and wide_bytes(matrix.groups, 4, middle) <= most - STATIC:
                 return middle

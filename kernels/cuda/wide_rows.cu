@@ -38,11 +38,8 @@ constexpr int MOST_SLOTS = 8, MOST_CHUNKS = 16;
 constexpr int NEXT = 8;  // items of a later piece of x that a warp reads at a time
 constexpr int XGROUP = NT * 1024, XSTEP = 32;  // bytes of x for 64 inputs, to the next 16
 static_assert(OWN % 8 == 0, "eights of outputs for every owner");
-#if HOLD
-static_assert(C == 1 && MEETINGS <= G, "what was sent from here before has been added where its meeting is free again");
-#else
 static_assert(MEETINGS * C % G == 0 && (C <= G || C % G == 0), "a meeting is used again by the warpgroup that used it");
-#endif
+static_assert(!HOLD || (C == 1 && MEETINGS == G), "what was sent from here before is gone where its meeting is free again");
 
 #define D0 "%0,%1,%2,%3"
 #define D1 D0 ",%4,%5,%6,%7"
@@ -292,8 +289,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     });
                 asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
                 __syncwarp();
-                for (; chunk < chunks && base + ADDERS * NEXT >= min((chunk + 1) * copy * live, items); chunk++)
+                for (; chunk < chunks && base + ADDERS * NEXT >= min((chunk + 1) * copy * live, items); chunk++) {
+                    if (freed <= chunk) await(x_freed + freed++ * 8, phase);  // of a copy without groups too
                     if (lane == 0) arrive_here(x_filled + chunk * 8);
+                }
             }
         };
         const int turns = rounds * G;

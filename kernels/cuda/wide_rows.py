@@ -6,7 +6,7 @@ shapes and bytes, not tensors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from tensorfold.kernels.cuda.affine_pack import block_words
@@ -15,7 +15,12 @@ ARCHITECTURE = "sm_90a"  # warpgroup products exist for this one alone
 TILE = 64  # outputs of a warpgroup
 STATIC = 3 * 1024  # the most that barriers and the alignment of x take beside the dynamic memory
 MOST_CHUNKS = 16  # copies of a piece of x
-IN_PIECES = 1 << 20  # rows from which parts that find no room are taken in pieces; not measured yet, so none are
+LONG = 128  # tiles of 8 rows x 64 inputs of a part, above which x takes more than half of the room
+IN_PIECES: tuple[tuple[int, int, int, int], ...] = ()
+"""Forms that take long parts a piece at a time: tiles of rows, warpgroups, tiles whose sums these hold, fewest pieces.
+
+(8, 2, 3, 3) is ready for 64 rows and not measured yet.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,7 @@ class WideTiling:
 
     Tiles of 8 rows a pass, warpgroups, blocks of a cluster and parts of K in a block, warps that add up, groups a copy,
     copies in flight a warpgroup. Where x of a block's part finds no room it comes in `pieces`, through which a
-    warpgroup takes `hold` tiles at a time and holds their sums; as many tiles as `met` may then be under way.
+    warpgroup takes `hold` tiles at a time and holds their sums.
     """
 
     row_tiles: int
@@ -36,12 +41,11 @@ class WideTiling:
     slots: int
     pieces: int = 1
     hold: int = 0
-    met: int = 0
 
     @property
     def meetings(self) -> int:
-        """Tiles whose parts may be under way: as many as warpgroups work on, unless it is said."""
-        return self.met or max(1, self.warpgroups // self.columns)
+        """Tiles whose parts may be under way: as many as warpgroups work on."""
+        return max(1, self.warpgroups // self.columns)
 
     @property
     def threads(self) -> int:
@@ -78,8 +82,9 @@ def wide_tiling(outputs: int, groups: int, parts: int, rows: int, most_shared: i
     for copies that are not short.
     """
     part = -(-groups // parts)
-    if rows >= IN_PIECES and (made := _in_pieces(groups, parts, rows, most_shared)):
-        return made
+    long = _in_pieces(groups, parts, rows, most_shared)
+    if long is not None:
+        return long
     forms = ((8, 2, 3, 4), (4, 3, 2, 5), (4, 2, 2, 1))
     for row_tiles, warpgroups, adders, shortest in forms[0 if rows > 32 else 1 :]:
         for copies in range(1, part + 1):
@@ -91,14 +96,15 @@ def wide_tiling(outputs: int, groups: int, parts: int, rows: int, most_shared: i
 
 
 def _in_pieces(groups: int, parts: int, rows: int, most_shared: int) -> WideTiling | None:
-    """All of up to 64 `rows` in one pass where x of a part finds no room at once, else None."""
-    part, whole = -(-groups // parts), WideTiling(8, 2, parts, 1, 3, 4, 2)
-    if wide_bytes(groups, 4, whole) <= most_shared - STATIC:
-        return None
-    for pieces in range(3, 9):
-        piece = -(-part // pieces)
-        for copies in range(1, piece // 3 + 1):
-            made = replace(whole, copy=-(-piece // copies), pieces=pieces, hold=3, met=2)
-            if copies <= MOST_CHUNKS and wide_bytes(groups, 4, made) <= most_shared - STATIC:
-                return made
+    """All of up to 32 or 64 rows in one pass where x of a part takes too much room at once, else None."""
+    part = -(-groups // parts)
+    for row_tiles, warpgroups, hold, fewest in IN_PIECES:
+        if (rows > 32) != (row_tiles > 4) or part * row_tiles <= LONG:
+            continue
+        for pieces in range(fewest, min(fewest + 6, groups // parts + 1)):
+            piece = -(-part // pieces)
+            for copies in range(1, min(piece // 3, MOST_CHUNKS) + 1):
+                made = WideTiling(row_tiles, warpgroups, parts, 1, 3, -(-piece // copies), 2, pieces, hold)
+                if wide_bytes(groups, 4, made) <= most_shared - STATIC:
+                    return made
     return None

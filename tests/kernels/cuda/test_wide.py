@@ -84,17 +84,18 @@ def test_64_rows_a_pass_and_a_third_warpgroup_are_taken_where_they_leave_room_fo
     assert forms[(5120, 17408), 32] == forms[(5120, 17408), 64] == (4, 2)
 
 
-@pytest.mark.parametrize("rows", [33, 64, 128])
-def test_parts_that_find_no_room_come_in_pieces_that_do(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide_rows, "IN_PIECES", 33)
+@pytest.mark.parametrize("rows", [17, 32, 33, 64, 128])
+def test_parts_that_find_too_little_room_come_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide_rows, "IN_PIECES", ((8, 2, 3, 3), (4, 3, 2, 2)))
     for outputs, inputs in (*SHAPES, (8192, 28672), (4096, 14336)):
         matrix = Matrix(outputs, inputs, 4)
         made = many(matrix, rows)
         assert made.blocks * made.columns == cut(matrix, HOPPER).parts
         assert wide_bytes(matrix.groups, 4, made) + STATIC <= MOST
-        assert (made.pieces > 1) == (made.hold > 0) == (inputs > 8192)
+        assert made.row_tiles == (8 if rows > 32 else 4)
+        assert (made.pieces > 1) == (made.hold > 0) == (inputs > (8192 if rows > 32 else 16384))
         if made.hold:
-            assert made.columns == 1 and made.meetings <= made.warpgroups and made.adders == 3
+            assert made.columns == 1 and made.meetings == made.warpgroups and made.adders == 3
             held = block_groups(matrix.groups, made)
             assert held * made.pieces * made.blocks >= matrix.groups
             assert -(-held // made.copy) <= MOST_CHUNKS
@@ -122,6 +123,13 @@ def test_x_of_3_to_16_rows_comes_as_it_is_told(tmp_path: Path, monkeypatch: pyte
         assert isinstance(form, tuple)
         turned.append(form[1].x_turn)
     assert turned == [False, False, True, True, True, True]
+    monkeypatch.setattr(affine_rows, "PAIRS", 8)
+    teams = []
+    for which, rows in ((matrix, 2), (matrix, 3), (matrix, 8), (matrix, 9), (Matrix(5120, 17408, 4), 8)):
+        form = kernels._chosen(which, rows)
+        assert isinstance(form, tuple) and form[0].parts == 8
+        teams.append((form[0].blocks, form[1].team))
+    assert teams == [(1, 1), (1, 2), (1, 2), (8, 1), (8, 1)]
     assert "XTURN" in dict(kernels.experts_source(Matrix(1856, 2688, 4), 8, 64).macros)
     assert not dict(kernels.experts_source(Matrix(1856, 2688, 4), 8, 64).macros)["XTURN"]
 
@@ -185,7 +193,7 @@ def test_the_warpgroup_kernel_compiles_with_its_products_under_way(shape: tuple[
 def test_the_warpgroup_kernel_compiles_with_x_in_pieces(form: tuple[int, int, int], tmp_path: Path) -> None:
     lines: list[str] = []
     tiles, warpgroups, hold = form
-    made = WideTiling(tiles, warpgroups, 8, 1, 3, 4, 2, 3, hold, 2)
+    made = WideTiling(tiles, warpgroups, 8, 1, 3, 4, 2, 3, hold)
     source = Source.of("wide_rows.cu", made.macros(4, True), ARCHITECTURE)
     assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
     assert lines == [f"compiling wide_rows.cu for {ARCHITECTURE}"]
