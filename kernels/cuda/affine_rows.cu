@@ -22,10 +22,7 @@
 // (warps along outputs and along K), S, CG (groups a copy), SLOTS (copies in flight a warp), MEETINGS (tiles whose parts
 // may be under way at a time), ADDERS (warps that add up), KEPT (the first groups of a part, whose x is kept in registers; of
 // the others it is read again for each tile), PART (where KEPT is not 0: the most groups of a part; else 0), EXPERTS (1: see
-// below), WIDE (1: float32 results), and from sm_90 on how x comes: XCUT (1: first what the first copies are multiplied with,
-// and so on, so that these need not wait for all of it), XTURN (1: each cluster begins with another row, so that not all ask
-// for the same bytes at a time), TEAM (neighbouring blocks, each a cluster of its own, that fetch x together; S is 1), XPLAIN
-// (1: all threads copy x, which then does not queue behind the copies of the matrix).
+// below), WIDE (1: float32 results).
 // EXPERTS: the matrix is a stack of matrices, and items[] says who is multiplied by whom: a count, then for each item an
 // expert, its first member and 1 to 8 members; members[] are pairs of a row of x and a row of y, those of an item behind
 // those of the item before it. An item's tiles are one matrix's tiles, so a tile of weights is decoded once for all its
@@ -40,9 +37,6 @@ constexpr int SIXTEEN = MP * COLUMN, MEETING = P * (TNS / 16) * SIXTEEN;
 static_assert(TNS % 16 == 0, "sixteens of outputs for every owner");
 constexpr int MOST_PAIRS = 256;  // of a launch with experts
 constexpr int COPY = CG * BLOCK, SLOT = RT * COPY;
-constexpr int XBARS = XCUT ? 12 : 1;
-static_assert(!(EXPERTS && (XCUT || XTURN || XPLAIN || TEAM > 1)) && (TEAM == 1 || S == 1), "how x may come");
-static_assert(!(XPLAIN && (XCUT || TEAM > 1)), "how x may come");
 
 #if BULK
 __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 bar) {
@@ -50,16 +44,9 @@ __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u
                  "l"(from), "r"(bytes), "r"(bar)
                  : "memory");
 }
-// The same to every block of the team, at the same place, each of whose barriers counts the bytes.
-__device__ __forceinline__ void bulk_copy_to_all(u32 to, const void* from, u32 bytes, u32 bar) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(bar), "h"((u16)((1 << TEAM) - 1))
-        : "memory");
-}
 #endif
 
-// This block's place in its cluster, or in its team. Below sm_90 a cluster is one block.
+// This block's place in its cluster. Below sm_90 a cluster is one block.
 __device__ __forceinline__ int cluster_rank() {
 #if BULK
     u32 r;
@@ -102,11 +89,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const int* members) {
     extern __shared__ __align__(128) u8 memory[];
 #if BULK
-    __shared__ __align__(8) u64 bars[WARPS * SLOTS + XBARS + 2 * MEETINGS];
+    __shared__ __align__(8) u64 bars[WARPS * SLOTS + 1 + 2 * MEETINGS];
 #endif
     const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5, wn = warp % WN, wk = min(warp / WN, WK - 1);
     const int q = lane & 3, r = lane >> 2;
-    const int rank = TEAM > 1 ? 0 : cluster_rank(), part = rank * WK + wk;
+    const int rank = cluster_rank(), part = rank * WK + wk;
     const int first = groups * part / P, count = groups * (part + 1) / P - first;
     const int block_first = groups * (rank * WK) / P, block_count = groups * ((rank + 1) * WK) / P - block_first;
     const int copies = (count + CG - 1) / CG;
@@ -149,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const bool multiplies = warp < WARPS;  // the others fetch x and add up
 #if BULK
     const u32 bar = shared_address(&bars[warp * SLOTS]), x_bar = shared_address(&bars[WARPS * SLOTS]);
-    const u32 full = x_bar + 8 * XBARS, empty = full + 8 * MEETINGS;  // of each meeting: all parts are there; all owners are done
+    const u32 full = x_bar + 8, empty = full + 8 * MEETINGS;  // of each meeting: all parts are there; all owners are done
 #endif
 
     // The cursor of what is copied next.
@@ -226,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (lane == 0)
             for (int i = 0; i < SLOTS; i++) barrier_init(bar + i * 8, 1);
     } else if (warp == WARPS && lane == 0) {
-        for (int i = 0; i < XBARS; i++) barrier_init(x_bar + i * 8, 1);
+        barrier_init(x_bar, 1);
         for (int i = 0; i < MEETINGS; i++) barrier_init(full + i * 8, S == 1 ? WARPS : 1), barrier_init(empty + i * 8, S * ADDERS);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -240,60 +227,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #if BULK
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
     __syncthreads();
-    bool met = false;  // whether every barrier of the cluster is known to be ready
-    auto meet_cluster = [&]() {
-        if (!met) asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-        met = true;
-    };
-    // `n` groups of row m from the block's group `from` on; the rows of a team are shared out among its blocks.
-    auto fetch_x = [&](int m, int from, int n, u32 bar) {
-        const u32 to = shared_address(xs + m * x_bytes + from * 128);
-        const u16* source = x + (size_t)x_row(m) * x_stride + (block_first + from) * 64;
-        if (TEAM == 1)
-            bulk_copy(to, source, n * 128, bar);
-        else if (m % TEAM == cluster_rank())
-            bulk_copy_to_all(to, source, n * 128, bar);
-    };
-    const int turn = XTURN ? cluster : 0;
-#if XPLAIN
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    const int pieces = (block_count + 3) / 4;  // of a row, 16 bytes a lane
-    for (int i = warp; i < my_rows * pieces; i += THREADS / 32) {
-        const int at = (i + turn) % (my_rows * pieces), m = at / pieces, byte = at % pieces * 512 + lane * 16;
-        if (byte < block_count * 128)
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(xs + m * x_bytes + byte)),
-                         "l"((const u8*)(x + (size_t)x_row(m) * x_stride + block_first * 64) + byte)
-                         : "memory");
-    }
-    asm volatile("cp.async.wait_all;" ::: "memory");
-    __syncthreads();
-#else
     if (warp == WARPS) {
         asm volatile("griddepcontrol.wait;" ::: "memory");
-        if (TEAM > 1) meet_cluster();
-#if XCUT
-        const int most = (groups + P - 1) / P, copies_most = (most + CG - 1) / CG;
-        auto start = [&](int column) { return groups * (rank * WK + column) / P; };
-        if (lane < copies_most) {
-            int n = 0;
-            for (int column = 0; column < WK; column++) n += max(min(start(column + 1) - start(column) - lane * CG, CG), 0);
-            expect(x_bar + lane * 8, my_rows * n * 128);
-        }
-        __syncwarp();
-        for (int c = 0; c < copies_most; c++)
-            for (int i = lane; i < my_rows * WK; i += 32) {
-                const int at = (i + turn) % (my_rows * WK), column = at % WK;
-                const int from = start(column) + c * CG, n = min(start(column + 1) - from, CG);
-                if (n > 0) fetch_x(at / WK, from - block_first, n, x_bar + c * 8);
-            }
-#else
         if (lane == 0) expect(x_bar, my_rows * block_count * 128);
         __syncwarp();
-        for (int i = lane; i < my_rows; i += 32) fetch_x(XTURN ? (i + turn) % my_rows : i, 0, block_count, x_bar);
-#endif
+        for (int m = lane; m < my_rows; m += 32)
+            bulk_copy(shared_address(xs + m * x_bytes), x + (size_t)x_row(m) * x_stride + block_first * 64,
+                      block_count * 128, x_bar);
     }
-    if (!XCUT) await(x_bar, 0);
-#endif
+    await(x_bar, 0);
 #else
     for (int i = thread; i < my_rows * block_count * 8; i += THREADS) {
         const int m = i / (block_count * 8), c = i % (block_count * 8);
@@ -332,6 +274,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     };
 
 #if BULK
+    bool met = false;  // whether every barrier of the cluster is known to be ready
+    auto meet_cluster = [&]() {
+        if (!met) asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+        met = true;
+    };
     if (!multiplies) {
         meet_cluster();
         for (int i = 0; i < my_tiles; i++) {
@@ -342,7 +289,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             add_up(tile, meeting + at * MEETING, (warp - WARPS) * 32 + lane, 32 * ADDERS);
             __syncwarp();
             // Told only to blocks that wait for it: a block may end once its own parts are sent.
-            if (i + MEETINGS < my_tiles && lane < S) arrive_there(there(empty + at * 8, TEAM > 1 ? cluster_rank() : lane));
+            if (i + MEETINGS < my_tiles && lane < S) arrive_there(there(empty + at * 8, lane));
         }
     }
     const int my_products = multiplies ? my_tiles : 0;
@@ -360,7 +307,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     };
     // Short parts of K keep x in registers, which saves most of what is read from shared memory.
     uint4 kept[KEPT ? KEPT : 1][MT][2];
-    if (KEPT && !XCUT && my_products > 0) {
+    if (KEPT && my_products > 0) {
 #pragma unroll
         for (int g = 0; g < KEPT; g++) read_x(kept[g], min(g, max(count, 1) - 1));
     }
@@ -378,13 +325,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #endif
 #if BULK
         auto next_copy = [&]() { await(bar + slot * 8, phase); };
-        auto x_comes = [&](int copy) { await(x_bar + copy * 8, 0); };
 #else
         auto next_copy = [&]() {
             asm volatile("cp.async.wait_group %0;" ::"n"(SLOTS - 1) : "memory");
             __syncwarp();
         };
-        auto x_comes = [](int) {};
 #endif
         auto done_copy = [&]() {
             __syncwarp();
@@ -395,17 +340,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
             for (int c = 0; c * CG < PART; c++) {
                 if (c * CG >= count || !multiplies) break;
-                if (XCUT && i == 0) {
-                    x_comes(c);
-#pragma unroll
-                    for (int g = c * CG; g < (c + 1) * CG && g < KEPT; g++) read_x(kept[g], min(g, max(count, 1) - 1));
-                }
                 next_copy();
                 const u8* at = ring + slot * SLOT;
 #pragma unroll
                 for (int j = 0; j < CG && c * CG + j < PART; j++) {
                     const int g = c * CG + j;
-                    if (g == PART - 1 && g >= count) break;
+                    if (g == PART - 1 && g >= count) continue;
                     if (g < KEPT) {
                         add_group(sum, at + j * BLOCK, kept[min(g, KEPT - 1)], lane);
                     } else {
@@ -417,7 +357,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
         } else {
             for (int c = 0; c < copies && multiplies; c++) {
-                if (XCUT && i == 0) x_comes(c);
                 next_copy();
                 const u8* at = ring + slot * SLOT;
                 const int g0 = c * CG, left = count - g0;
@@ -469,10 +408,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #endif
     }
 #if BULK
-    // No block's memory goes before everything sent from it and to it has arrived, which the adding warps know. A block
-    // without tiles has waited for no copy of x.
-    if (XCUT && warp == WARPS)
-        for (int c = 0; c * CG * P < groups; c++) await(x_bar + c * 8, 0);
+    // No block's memory goes before everything sent from it and to it has arrived, which the adding warps know.
     meet_cluster();
     asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 #endif

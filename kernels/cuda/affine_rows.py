@@ -9,27 +9,18 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tensorfold.kernels.cuda.affine_pack import GROUP, block_words
 from tensorfold.kernels.cuda.compiler import Compiling, Progress, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device, Function
-from tensorfold.kernels.cuda.wide_rows import (
-    ARCHITECTURE,
-    STATIC,
-    WideTiling,
-    block_groups,
-    wide_bytes,
-    wide_tiling,
-)
+from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, WideTiling, block_groups, wide_bytes, wide_tiling
 
 FEW, MANY = 2, 17  # rows up to which blocks work alone or in pairs, and from which warpgroups multiply
 LARGE = 8192  # outputs above which fewer blocks share a tile
 MOST_PAIRS = 256
 MOST_KEPT = 12  # groups of a part of K whose x a warp keeps in registers
-X_CUT, X_TURN, X_PLAIN = False, False, False  # how x of 3 to 16 rows comes, see `Tiling`; not measured yet
-PAIRS = 0  # rows up to which neighbours have all of K each and fetch x together; not measured yet, so none
 Launch = Callable[[int, int, int, int, bool], None]
 ExpertLaunch = Callable[[int, int, int, int, int, int, bool], None]
 BITS = (4, 5, 6, 8, 16)
@@ -76,8 +67,7 @@ class Tiling:
 
     Tiles of 8 rows, tiles of 16 outputs a warp, warps along outputs, groups a copy, copies in flight a warp, tiles
     whose parts may be under way, warps that add them up, and groups of a part whose x a warp keeps in registers (the
-    first of them, all or none). On compute capability 9.0 and above: whether x comes copy by copy, whether each cluster
-    begins with another row of it, how many blocks of one cluster each fetch it together, and whether all threads do.
+    first of them, all or none).
     """
 
     row_tiles: int
@@ -88,10 +78,6 @@ class Tiling:
     meetings: int = 2
     adders: int = 1
     kept: int = 0
-    x_cut: bool = False
-    x_turn: bool = False
-    team: int = 1
-    x_plain: bool = False
 
     @property
     def outputs(self) -> int:
@@ -99,8 +85,15 @@ class Tiling:
         return 16 * self.output_tiles * self.warps
 
 
-MIDDLE: Mapping[tuple[int, bool], tuple[Cut, Tiling] | WideTiling] = {}
-"""Shares of 9 to 16 rows that were faster than `tiling`'s, by the groups of a part and whether outputs are many."""
+MIDDLE: Mapping[tuple[int, bool], tuple[Cut, Tiling]] = {
+    (10, True): (Cut(2, 4), Tiling(2, 2, 2, 5, 2, 1, 3, kept=3)),
+    (34, False): (Cut(8, 1), Tiling(2, 1, 8, 12, 2, 2, 3, kept=4)),
+}
+"""Forms of 9 to 16 rows that were faster than `tiling`'s, by the groups of a part and whether outputs are many.
+
+Beside the sums of 16 rows, registers have room for x of a part's first 3 or 4 groups. Pairs of blocks fill more
+multiprocessors than clusters of eight, and one meeting less leaves room for x of half of K.
+"""
 
 
 def cut(matrix: Matrix, capability: tuple[int, int]) -> Cut:
@@ -124,7 +117,7 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
     part = -(-matrix.groups // parts)
     if part > MOST_KEPT:
         blocks = 2 if rows <= FEW else parts
-    elif rows <= max(FEW, PAIRS):
+    elif rows <= FEW:
         blocks = 1
     else:
         blocks = 2 if matrix.outputs > LARGE else parts
@@ -142,11 +135,13 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
     return way, Tiling(1, 1, warps, copy, slots, kept=part)
 
 
-def _x_comes(tiling: Tiling, rows: int) -> Tiling:
-    """The tiling with x of `rows` rows as it comes first on compute capability 9.0."""
-    if not FEW < rows < MANY:
-        return tiling
-    return replace(tiling, x_cut=X_CUT, x_turn=X_TURN, x_plain=X_PLAIN and tiling.team == 1)
+def middle_rows(matrix: Matrix, parts: int) -> tuple[Cut, Tiling] | None:
+    """How 9 to 16 rows of 4-bit codes were fastest on compute capability 9.0, with the same `parts` of K.
+
+    None where nothing was faster than `tiling`'s.
+    """
+    form = MIDDLE.get((-(-matrix.groups // parts), matrix.outputs > LARGE))
+    return form if form is not None and form[0].parts == parts else None
 
 
 def _even(part: int, longest: int) -> int:
@@ -271,7 +266,7 @@ class RowKernels:
 
     def rows_source(self, matrix: Matrix, rows: int, wide: bool = False) -> Source:
         """What `rows` compiles for as many rows as a block holds together."""
-        chosen = self._chosen(matrix, rows)
+        chosen = self.chosen(matrix, rows)
         if isinstance(chosen, WideTiling):
             return Source.of("wide_rows.cu", chosen.macros(matrix.bits, wide), ARCHITECTURE)
         return self.source(matrix, *chosen, wide)
@@ -287,8 +282,6 @@ class RowKernels:
         macros |= {"WK": cut.columns, "S": cut.blocks, "CG": tiling.copy, "SLOTS": tiling.slots}
         macros |= {"MEETINGS": tiling.meetings, "ADDERS": tiling.adders, "KEPT": tiling.kept}
         macros |= {"PART": -(-matrix.groups // cut.parts) if tiling.kept else 0}
-        macros |= {"XCUT": int(tiling.x_cut), "XTURN": int(tiling.x_turn), "XPLAIN": int(tiling.x_plain)}
-        macros |= {"TEAM": tiling.team}
         macros |= {"WIDE": int(wide), "EXPERTS": int(experts)}
         return Source.of("affine_rows.cu", macros, self.device.architecture)
 
@@ -302,7 +295,7 @@ class RowKernels:
             counts = self._together(matrix, rows)
             if len(counts) > 1:
                 made = _in_turn(matrix, [(count, self.rows(matrix, count, wide)) for count in counts], wide)
-            elif isinstance(chosen := self._chosen(matrix, rows), WideTiling):
+            elif isinstance(chosen := self.chosen(matrix, rows), WideTiling):
                 made = self.prepare_wide(matrix, chosen, rows, wide)
             else:
                 made = self.prepare(matrix, *chosen, rows, wide)
@@ -313,28 +306,23 @@ class RowKernels:
         """How many rows are launched together: all, or as many as fit at a time and the rest of them."""
         for most in range(rows, 1, -1):
             with suppress(ValueError):
-                self._chosen(matrix, most)
+                self.chosen(matrix, most)
                 return [*[most] * (rows // most), *[rows % most] * (rows % most > 0)]
         return [1] * rows
 
-    def _chosen(self, matrix: Matrix, rows: int) -> tuple[Cut, Tiling] | WideTiling:
+    def chosen(self, matrix: Matrix, rows: int) -> tuple[Cut, Tiling] | WideTiling:
+        """The form of as many rows as a block holds together. Raises ValueError where it has room for fewer."""
         way, most = cut(matrix, self.device.capability), self.device.shared_bytes
         if self.device.capability == (9, 0) and matrix.bits == 4:
             if rows >= MANY:
                 many = wide_tiling(matrix.outputs, matrix.groups, way.parts, rows, most)
                 if many is not None:
                     return many
+            form = middle_rows(matrix, way.parts) if 8 < rows < MANY else None
             if rows <= 8:
-                few, made = few_rows(matrix, way.parts, rows, self.device.multiprocessors)
-                if shared_bytes(matrix, few, made, rows) <= most - 1024:
-                    together = 2 if few.blocks == 1 and FEW < rows <= PAIRS else 1
-                    return few, _x_comes(replace(made, team=together), rows)
-            middle = MIDDLE.get((-(-matrix.groups // way.parts), matrix.outputs > LARGE)) if 8 < rows < MANY else None
-            if isinstance(middle, WideTiling) and wide_bytes(matrix.groups, 4, middle) <= most - STATIC:
-                return middle
-            if isinstance(middle, tuple) and shared_bytes(matrix, *middle, rows) <= most - 1024:
-                return middle[0], _x_comes(middle[1], rows)
-            return way, _x_comes(tiling(matrix, way, rows, most), rows)
+                form = few_rows(matrix, way.parts, rows, self.device.multiprocessors)
+            if form is not None and shared_bytes(matrix, *form, rows) <= most - 1024:
+                return form
         return way, tiling(matrix, way, rows, most)
 
     def prepare(self, matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, wide: bool = False) -> Launch:
@@ -348,16 +336,13 @@ class RowKernels:
         threads = 32 * (tiling.warps * cut.columns + tiling.adders)
         row_blocks = -(-rows // (8 * tiling.row_tiles))
         tiles = -(-matrix.outputs // tiling.outputs)
-        if tiling.team > 1 and row_blocks > 1:
-            raise ValueError(f"{rows} rows are not one block's: others would fetch other rows together")
-        at_once = self._at_once(function, Cut(cut.blocks * tiling.team, cut.columns), threads) * tiling.team
+        at_once = self._at_once(function, cut, threads)
         clusters = max(1, min(at_once // row_blocks, tiles)) * row_blocks
-        clusters = -(-clusters // tiling.team) * tiling.team
         grid = (clusters * cut.blocks, 1, 1)
         x_bytes = row_bytes(matrix, cut)
         numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, x_bytes, row_blocks)
         constants = tuple(map(ctypes.c_int, numbers))
-        blocks = cut.blocks * tiling.team if self.device.capability >= (9, 0) else 0
+        blocks = cut.blocks if self.device.capability >= (9, 0) else 0
 
         def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
             addresses = (ctypes.c_void_p(weights), ctypes.c_void_p(x), ctypes.c_void_p(y))
@@ -376,8 +361,7 @@ class RowKernels:
         clusters = max(1, min(at_once // row_blocks, -(-matrix.outputs // 64))) * row_blocks
         held = block_groups(matrix.groups, tiling)
         numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, held, row_blocks)
-        ring = (tiling.copy, tiling.slots, *([tiling.pieces] if tiling.hold else []))
-        constants = tuple(map(ctypes.c_int, (*numbers, *ring)))
+        constants = tuple(map(ctypes.c_int, (*numbers, tiling.copy, tiling.slots)))
         grid = (clusters * tiling.blocks, 1, 1)
 
         def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:

@@ -13,20 +13,13 @@
 // that owns it, where other warps add them in the order of K. Codes of a group are decoded while the products of the group
 // before it are under way.
 //
-// Where x of a block's part finds no room (HOLD is not 0; C is 1), it lies there a piece of the part at a time. A warpgroup
-// takes HOLD tiles through the first piece, then the same tiles, the last first, through the next, and so on: the sums of a
-// tile wait in registers and each part stays one chain. While the last tile of a piece is multiplied, the warps that add up
-// put the next piece in the place of what it no longer needs:
-//
-//            piece 0: tile 0, tile 1, tile 2   piece 1: tile 2, tile 1, tile 0   then the next HOLD tiles
-//
 // Exactness: weights are bf16 numbers, each rounded once; an output's additions depend on (K, P) only, and are those of
 // affine_rows.cu. Rows are columns of B and never mix; NT, G, the split of P into S and C, copies, slots, the grid and the
 // number of rows move work, not bits.
 //
 // Packed matrix: see affine_pack.py. Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), NT (tiles of 8 rows: 1, 2, 4 or
-// 8), S, C, G, MEETINGS (tiles whose parts may be under way at a time), ADDERS (warps that add up), HOLD (0: x of a part
-// lies there whole; else tiles whose sums a warpgroup holds), WIDE (1: float32 results).
+// 8), S, C, G, MEETINGS (tiles whose parts may be under way at a time), ADDERS (warps that add up), WIDE (1: float32
+// results).
 #include "row_codes.cuh"
 
 constexpr int WARPS = 4 * G, THREADS = WARPS * 32 + ADDERS * 32 + 32, MP = NT * 8;
@@ -34,12 +27,10 @@ constexpr int P = S * C, OWN = 64 / S;  // parts of K; outputs of a tile that on
 constexpr int EIGHT = MP * 8;  // floats of a part's rows of 8 outputs, rows outermost: only live rows are sent
 constexpr int MEETING = P * OWN * MP;
 constexpr int KEPT = C > G ? C / G : 1;  // units of a tile that one warpgroup sends
-constexpr int MOST_SLOTS = 8, MOST_CHUNKS = 16;
-constexpr int NEXT = 8;  // items of a later piece of x that a warp reads at a time
+constexpr int MOST_SLOTS = 8;
 constexpr int XGROUP = NT * 1024, XSTEP = 32;  // bytes of x for 64 inputs, to the next 16
 static_assert(OWN % 8 == 0, "eights of outputs for every owner");
 static_assert(MEETINGS * C % G == 0 && (C <= G || C % G == 0), "a meeting is used again by the warpgroup that used it");
-static_assert(!HOLD || (C == 1 && MEETINGS == G), "what was sent from here before is gone where its meeting is free again");
 
 #define D0 "%0,%1,%2,%3"
 #define D1 D0 ",%4,%5,%6,%7"
@@ -89,20 +80,12 @@ __device__ __forceinline__ uint4 fresh(const uint4* at) {
     asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
     return v;
 }
-template <int N>
-struct Count {
-    static constexpr int value = N;
-};
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     wide_rows(const u8* __restrict__ matrix, const u16* __restrict__ x, void* __restrict__ y, int rows, int outputs,
               int groups, int x_stride, int y_stride, int x_groups, int row_blocks, int copy, int slots
-#if HOLD
-              ,
-              int pieces
-#endif
     ) {
     extern __shared__ __align__(1024) u8 memory[];
-    __shared__ __align__(8) u64 bars[2 * G * MOST_SLOTS + 2 * MEETINGS + (HOLD ? 2 * MOST_CHUNKS : 0)];
+    __shared__ __align__(8) u64 bars[2 * G * MOST_SLOTS + 2 * MEETINGS];
     const int thread = threadIdx.x, lane = thread & 31, warp = __shfl_sync(~0u, thread >> 5, 0);
     const int q = lane & 3, r = lane >> 2;
     int rank;
@@ -121,23 +104,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     // Of each slot: its copy is there; its four warps are done. Of each meeting: all parts are there; all owners are done.
     const u32 filled = shared_address(bars), freed = filled + 8 * G * MOST_SLOTS;
     const u32 full = freed + 8 * G * MOST_SLOTS, empty = full + 8 * MEETINGS;
-#if HOLD
-    // Of each copy's groups of a piece: x of the next piece is there; its warps are done with this one.
-    const u32 x_filled = empty + 8 * MEETINGS, x_freed = x_filled + 8 * MOST_CHUNKS;
-    const int chunks = (x_groups + copy - 1) / copy;
-    const int rounds = (my_tiles + G - 1) / G, batches = (rounds + HOLD - 1) / HOLD;
-    auto piece_first = [&](int piece) { return block_count * piece / pieces; };
-    // The tile of a batch that is the `pos`th in a piece: there and back again.
-    auto turned = [&](int piece, int pos, int here) { return piece & 1 ? here - 1 - pos : pos; };
-#endif
     auto part_first = [&](int column) { return (int)((u32)groups * (rank * C + column) / P); };
 
     if (thread == 0) {
         for (int i = 0; i < G * MOST_SLOTS; i++) barrier_init(filled + i * 8, 1), barrier_init(freed + i * 8, 4);
         for (int i = 0; i < MEETINGS; i++) barrier_init(full + i * 8, 1), barrier_init(empty + i * 8, S * ADDERS);
-#if HOLD
-        for (int i = 0; i < chunks; i++) barrier_init(x_filled + i * 8, ADDERS), barrier_init(x_freed + i * 8, WARPS);
-#endif
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
@@ -146,44 +117,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     // The warp that fetches, a lane for each 16 outputs of a tile; outputs past the end read the last 16 again. The matrix
     // does not depend on earlier kernels: its first bytes are on their way before x is complete.
-    int slot_of[G] = {};
+    int unit0 = 0, done0 = 0, slot_of[G] = {};
     u32 phase_of[G];
 #pragma unroll
     for (int g = 0; g < G; g++) phase_of[g] = 1;
     u64 policy;
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    // `n` groups from `first` on of this cluster's tile `tile`, for warpgroup g.
-    auto fetch_copy = [&](int g, int tile, int first, int n) {
-        const u32 bar = filled + (g * MOST_SLOTS + slot_of[g]) * 8;
-        await(bar + 8 * G * MOST_SLOTS, phase_of[g]);
-        if (lane == 0) expect(bar, 4 * n * BLOCK);
-        __syncwarp();
-        if (lane < 4) {
-            const int tile16 = min((cluster + tile * clusters) * 4 + lane, tiles16 - 1);
-            bulk_stream(shared_address(ring + (g * slots + slot_of[g]) * slot_bytes + lane * copy * BLOCK),
-                        matrix + ((size_t)tile16 * groups + first) * BLOCK, n * BLOCK, bar, policy);
-        }
-        if (++slot_of[g] == slots) slot_of[g] = 0, phase_of[g] ^= 1;
-    };
-#if HOLD
-    int batch0 = 0, piece0 = 0, pos0 = 0, chunk0 = 0;
-    auto fetch = [&](int most) {
-        while (batch0 < batches) {
-            if (most-- == 0) return;
-            const int here = min(rounds - batch0 * HOLD, HOLD), first = piece_first(piece0) + chunk0 * copy;
-            const int n = min(piece_first(piece0 + 1) - first, copy);
-            const int tile = (batch0 * HOLD + turned(piece0, pos0, here)) * G;
-#pragma unroll
-            for (int g = 0; g < G; g++)
-                if (n > 0 && tile + g < my_tiles) fetch_copy(g, tile + g, block_first + first, n);
-            if (++chunk0 < chunks) continue;
-            chunk0 = 0;
-            if (++pos0 < here) continue;
-            pos0 = 0;
-            if (++piece0 == pieces) piece0 = 0, batch0++;
-        }
-#else
-    int unit0 = 0, done0 = 0;
     auto fetch = [&](int most) {
         for (; unit0 < units; unit0 += G, done0 = 0)
             for (; done0 * P < groups + P; done0 += copy) {
@@ -193,10 +132,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     const int unit = unit0 + g;
                     if (unit >= units) break;
                     const int first = part_first(unit % C), n = min(part_first(unit % C + 1) - first - done0, copy);
-                    if (n > 0) fetch_copy(g, unit / C, first + done0, n);
+                    if (n <= 0) continue;
+                    const u32 bar = filled + (g * MOST_SLOTS + slot_of[g]) * 8;
+                    await(bar + 8 * G * MOST_SLOTS, phase_of[g]);
+                    if (lane == 0) expect(bar, 4 * n * BLOCK);
+                    __syncwarp();
+                    if (lane < 4) {
+                        const int tile16 = min((cluster + unit / C * clusters) * 4 + lane, tiles16 - 1);
+                        bulk_stream(shared_address(ring + (g * slots + slot_of[g]) * slot_bytes + lane * copy * BLOCK),
+                                    matrix + ((size_t)tile16 * groups + first + done0) * BLOCK, n * BLOCK, bar, policy);
+                    }
+                    if (++slot_of[g] == slots) slot_of[g] = 0, phase_of[g] ^= 1;
                 }
             }
-#endif
         // The next kernel may come: it finds room where blocks of this one have left.
         asm volatile("griddepcontrol.launch_dependents;");
     };
@@ -204,37 +152,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     asm volatile("griddepcontrol.wait;" ::: "memory");
 
     // x, a warp 8 rows of a group at a time: into the order of the B operand (input 16 q + 4 s + 2 h + i is column 8 h + 2 q
-    // + i of step s, as affine_pack.py has it). Items from `base` on, `step` apart, of groups that begin at `first`.
-    const int live = (my_rows + 7) / 8;
+    // + i of step s, as affine_pack.py has it).
+    const int live = (my_rows + 7) / 8, items = block_count * live;
     constexpr int AT_ONCE = 4, STAGERS = WARPS + ADDERS;
-    auto stage = [&](auto at_once, int first, int base, int step, int items, auto before) {
-        constexpr int COUNT = decltype(at_once)::value;
-        uint4 v[COUNT][2];
+    for (int base = warp; base < items && warp < STAGERS; base += STAGERS * AT_ONCE) {
+        uint4 v[AT_ONCE][2];
 #pragma unroll
-        for (int u = 0; u < COUNT; u++) {
-            const int i = min(base + u * step, items - 1), g = i / live, row = min(i % live * 8 + r, my_rows - 1);
-            const uint4* from = (const uint4*)(x + (size_t)(row0 + row) * x_stride + (first + g) * 64 + q * 16);
+        for (int u = 0; u < AT_ONCE; u++) {
+            const int i = min(base + u * STAGERS, items - 1), g = i / live, row = min(i % live * 8 + r, my_rows - 1);
+            const uint4* from = (const uint4*)(x + (size_t)(row0 + row) * x_stride + (block_first + g) * 64 + q * 16);
             v[u][0] = fresh(from), v[u][1] = fresh(from + 1);
         }
 #pragma unroll
-        for (int u = 0; u < COUNT; u++) {
-            const int i = base + u * step, g = i / live, m = i % live;
+        for (int u = 0; u < AT_ONCE; u++) {
+            const int i = base + u * STAGERS, g = i / live, m = i % live;
             const u32 w[8] = {v[u][0].x, v[u][0].y, v[u][0].z, v[u][0].w, v[u][1].x, v[u][1].y, v[u][1].z, v[u][1].w};
             u8* to = xs + g * XGROUP + (m * 1024 + r * 128) + q * 4;
-            if (i < items) {
-                before(g);
+            if (i < items)
 #pragma unroll
                 for (int k = 0; k < 8; k++) *(u32*)(to + (k ^ r) * 16) = w[k];
-            }
         }
-    };
-#if HOLD
-    const int items = piece_first(1) * live;
-#else
-    const int items = block_count * live;
-#endif
-    for (int base = warp; base < items && warp < STAGERS; base += STAGERS * AT_ONCE)
-        stage(Count<AT_ONCE>(), block_first, base, STAGERS, items, [](int) {});
+    }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
     bool met = false;  // whether every barrier of the cluster is known to be ready
@@ -243,28 +181,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         met = true;
     };
 
-#if HOLD && G == 2
-    // Two warpgroups that hold sums need more registers than an even share; the four other warps need fewer.
-    static_assert(ADDERS == 3, "four other warps, which change their registers together");
-#define REGISTERS(how, count) asm volatile("setmaxnreg." how ".sync.aligned.u32 " count ";")
-#else
-#define REGISTERS(how, count)
-#endif
-    if (warp >= WARPS) {
-        REGISTERS("dec", "104");
-        if (warp == WARPS + ADDERS) fetch(1 << 30);
-    }
-    if (warp >= WARPS && warp < WARPS + ADDERS) {
+    if (warp == WARPS + ADDERS) {
+        fetch(1 << 30);
+    } else if (warp >= WARPS) {
         meet_cluster();
-        const int adder = warp - WARPS;
-        // The owner of outputs [rank * OWN, (rank + 1) * OWN) of a tile adds their P parts in the order of K. `turn`: how
-        // many tiles met before this one.
-        auto add_up = [&](int turn, int tile, bool awaited) {
-            const int at = turn % MEETINGS;
+        // The owner of outputs [rank * OWN, (rank + 1) * OWN) of a tile adds their P parts in the order of K.
+#pragma unroll 1
+        for (int i = 0; i < my_tiles; i++) {
+            const int at = i % MEETINGS, adder = warp - WARPS;
             if (adder == 0 && lane == 0) expect(full + at * 8, P * (OWN / 8) * my_rows * 32);
-            await(full + at * 8, turn / MEETINGS & 1);
+            await(full + at * 8, i / MEETINGS & 1);
             const float* parts = meeting + at * MEETING;
-            const int out0 = (cluster + tile * clusters) * 64 + rank * OWN;
+            const int out0 = (cluster + i * clusters) * 64 + rank * OWN;
             constexpr int QUADS = OWN / 4;
 #pragma unroll 2
             for (int e = adder * 32 + lane; e < QUADS * my_rows; e += ADDERS * 32) {
@@ -274,100 +202,80 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
             __syncwarp();
             // Told only to blocks that wait for it: a block may end once its own parts are sent.
+            const bool awaited = i * C + G * KEPT < units || i + MEETINGS < my_tiles;
             if (awaited && lane < S) arrive_there(there(empty + at * 8, lane));
-        };
-#if HOLD
-        // A piece of x behind the first, where the one before it is no longer needed.
-        auto next_piece = [&](int piece, u32 phase) {
-            const int first = piece_first(piece), items = (piece_first(piece + 1) - first) * live;
-            int freed = 0, chunk = 0;
-#pragma unroll 1
-            for (int base = adder; chunk < chunks; base += ADDERS * NEXT) {
-                if (base < items)
-                    stage(Count<NEXT>(), block_first + first, base, ADDERS, items, [&](int g) {
-                        while (freed * copy <= g) await(x_freed + freed++ * 8, phase);
-                    });
-                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-                __syncwarp();
-                for (; chunk < chunks && base + ADDERS * NEXT >= min((chunk + 1) * copy * live, items); chunk++) {
-                    if (freed <= chunk) await(x_freed + freed++ * 8, phase);  // of a copy without groups too
-                    if (lane == 0) arrive_here(x_filled + chunk * 8);
-                }
-            }
-        };
-        const int turns = rounds * G;
-        int turn = 0, stages = 0;
-#pragma unroll 1
-        for (int batch = 0; batch < batches; batch++) {
-            const int here = min(rounds - batch * HOLD, HOLD);
-#pragma unroll 1
-            for (int piece = 0; piece < pieces; piece++, stages++)
-                if (stages > 0) next_piece(piece, stages - 1 & 1);
-#pragma unroll 1
-            for (int i = 0; i < here * G; i++, turn++)
-                add_up(turn, (batch * HOLD + turned(pieces - 1, i / G, here)) * G + i % G, turn + MEETINGS < turns);
         }
-#else
-#pragma unroll 1
-        for (int i = 0; i < my_tiles; i++) add_up(i, i, i * C + G * KEPT < units || i + MEETINGS < my_tiles);
-#endif
-    } else if (warp < WARPS) {
-        REGISTERS("inc", "200");
+    } else {
         const int wg = (u32)warp / 4, w = warp & 3, mine_at = q * 16 + r;
         // The rank is in the high bits of an address of a cluster; a descriptor has no room for it.
         const u32 x_first = 1 << 16 | (shared_address(xs) & 0x3FFFF) >> 4;
-        int slot = 0;
-        u32 phase = 0, x_now = x_first;
+        int slot = 0, turn = 0;
+        u32 phase = 0;
         float sum[NT][4] = {};
         u32 a[2][4][4];
-        int adds = 0;
-        // Products of a group, under way from here on; those of all but this one are complete.
-        auto add_group = [&](u32 (&a)[4][4], const Group& g, const u8* at) {
-            const Factors f = factors(g);
-#pragma unroll
-            for (int s = 0; s < 4; s++) {
-                operand(a[s], g, f, s, at, lane);
-                // Made before the fence: what is written behind it would be waited for.
-                asm volatile("" : "+r"(a[s][0]), "+r"(a[s][1]), "+r"(a[s][2]), "+r"(a[s][3]));
-            }
-            asm volatile("wgmma.fence.sync.aligned;");
-#pragma unroll
-            for (int s = 0; s < 4; s++) multiply(sum, a[s], x_now + s * (XSTEP / 16), s ? 1 : adds);
-            asm volatile("wgmma.commit_group.sync.aligned;");
-            asm volatile("wgmma.wait_group.sync.aligned 1;");
-            x_now += XGROUP / 16, adds = 1;
-        };
-        // Products of a copy's first groups.
-        auto add_copy = [&](int here) {
-            const u32 bar = filled + (wg * MOST_SLOTS + slot) * 8;
-            await(bar, phase);
-            const u8* at = ring + (wg * slots + slot) * slot_bytes + w * copy * BLOCK;
-            Group even, odd;  // read a group ahead
-            load(even, at, lane);
 #pragma unroll 1
-            for (; here > 1; here -= 2, at += 2 * BLOCK) {
-                load(odd, at + BLOCK, lane);
-                add_group(a[0], even, at);
-                if (here > 2) load(even, at + 2 * BLOCK, lane);
-                add_group(a[1], odd, at + BLOCK);
+        for (int unit = wg; unit < units; unit += G, turn++) {
+            const int tile = (u32)unit / C, column = (u32)unit % C, first = part_first(column);
+            int left = part_first(column + 1) - first, adds = 0;
+            u32 x_now = x_first + (first - block_first) * (XGROUP / 16);
+            if (left == 0) {
+#pragma unroll
+                for (int m = 0; m < NT; m++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) sum[m][i] = 0.f;
             }
-            if (here > 0) {
-                add_group(a[0], even, at);
-                asm volatile("wgmma.wait_group.sync.aligned 0;");
+            // Products of a group, under way from here on; those of all but this one are complete.
+            auto add_group = [&](u32 (&a)[4][4], const Group& g, const u8* at) {
+                const Factors f = factors(g);
+#pragma unroll
+                for (int s = 0; s < 4; s++) {
+                    operand(a[s], g, f, s, at, lane);
+                    // Made before the fence: what is written behind it would be waited for.
+                    asm volatile("" : "+r"(a[s][0]), "+r"(a[s][1]), "+r"(a[s][2]), "+r"(a[s][3]));
+                }
+                asm volatile("wgmma.fence.sync.aligned;");
+#pragma unroll
+                for (int s = 0; s < 4; s++) multiply(sum, a[s], x_now + s * (XSTEP / 16), s ? 1 : adds);
+                asm volatile("wgmma.commit_group.sync.aligned;");
+                asm volatile("wgmma.wait_group.sync.aligned 1;");
+                x_now += XGROUP / 16, adds = 1;
+            };
+#pragma unroll 1
+            for (; left > 0; left -= copy) {
+                const u32 bar = filled + (wg * MOST_SLOTS + slot) * 8;
+                await(bar, phase);
+                const u8* at = ring + (wg * slots + slot) * slot_bytes + w * copy * BLOCK;
+                Group even, odd;  // read a group ahead
+                load(even, at, lane);
+                int here = min(left, copy);
+#pragma unroll 1
+                for (; here > 1; here -= 2, at += 2 * BLOCK) {
+                    load(odd, at + BLOCK, lane);
+                    add_group(a[0], even, at);
+                    if (here > 2) load(even, at + 2 * BLOCK, lane);
+                    add_group(a[1], odd, at + BLOCK);
+                }
+                if (here > 0) {
+                    add_group(a[0], even, at);
+                    asm volatile("wgmma.wait_group.sync.aligned 0;");
+                }
+                __syncwarp();
+                if (lane == 0) arrive_here(bar + 8 * G * MOST_SLOTS);
+                if (++slot == slots) slot = 0, phase ^= 1;
             }
-            __syncwarp();
-            if (lane == 0) arrive_here(bar + 8 * G * MOST_SLOTS);
-            if (++slot == slots) slot = 0, phase ^= 1;
-        };
-        auto complete = [&]() {
             asm volatile("wgmma.wait_group.sync.aligned 0;");
 #pragma unroll
             for (int m = 0; m < NT; m++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) asm volatile("" : "+f"(sum[m][i]));
-        };
-        // Sums of a tile's part, 8 outputs a lane, to the blocks that own them; `mine`: where they are sent from.
-        auto send = [&](float* mine, int meet, int part) {
+            // What was sent from here before has been added, and so has what lies where this goes.
+            const int meet = tile % MEETINGS;
+            if (unit >= G * KEPT) {
+                const int before = (unit - G * KEPT) / C;
+                await(empty + before % MEETINGS * 8, before / MEETINGS & 1);
+            }
+            if (tile >= MEETINGS) await(empty + meet * 8, (tile / MEETINGS - 1) & 1);
+            float* mine = sent + ((wg * KEPT + turn % KEPT) * 8 + w * 2) * EIGHT;
             meet_cluster();
             const u32 to = shared_address(mine + mine_at);
 #pragma unroll
@@ -377,87 +285,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     store_shared(to + ((i >> 1) * EIGHT + m * 64 + (i & 1) * 8) * 4, sum[m][i]);
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             __syncwarp();
-            if (lane < 2) {
-                const int eight = w * 2 + lane, owner = eight / (OWN / 8);
+            if (lane < 2) {  // 8 outputs a lane, to the block that owns them
+                const int eight = w * 2 + lane, owner = eight / (OWN / 8), part = rank * C + column;
                 bulk_send(there(shared_address(meeting + meet * MEETING + (part * (OWN / 8) + eight % (OWN / 8)) * EIGHT), owner),
                           shared_address(mine + lane * EIGHT), my_rows * 32, there(full + meet * 8, owner));
             }
-        };
-#if HOLD
-        float held[HOLD > 1 ? HOLD - 1 : 1][NT][4] = {};
-        int turn = wg, stages = 0;
-#pragma unroll 1
-        for (int batch = 0; batch < batches; batch++) {
-            const int here = min(rounds - batch * HOLD, HOLD);
-#pragma unroll 1
-            for (int piece = 0; piece < pieces; piece++, stages++) {
-                const int length = piece_first(piece + 1) - piece_first(piece);
-#pragma unroll 1
-                for (int pos = 0; pos < here; pos++) {
-                    const int t = turned(piece, pos, here);
-                    const bool exists = (batch * HOLD + t) * G + wg < my_tiles;
-                    const bool waits = pos == 0 && stages > 0;
-                    const bool frees = pos == here - 1 && stages + 1 < batches * pieces;
-                    adds = piece > 0, x_now = x_first;
-#pragma unroll 1
-                    for (int c = 0; c < chunks; c++) {
-                        if (waits) await(x_filled + c * 8, stages - 1 & 1);
-                        const int n = min(length - c * copy, copy);
-                        if (exists && n > 0) add_copy(n);
-                        if (frees) {
-                            asm volatile("wgmma.wait_group.sync.aligned 0;");
-                            __syncwarp();
-                            if (lane == 0) arrive_here(x_freed + c * 8);
-                        }
-                    }
-                    complete();
-                    if (piece == pieces - 1) {
-                        const int meet = turn % MEETINGS;
-                        if (turn >= MEETINGS) await(empty + meet * 8, (turn / MEETINGS - 1) & 1);
-                        send(sent + (wg * 8 + w * 2) * EIGHT, meet, rank);
-                        turn += G;
-                    }
-                    // These sums wait, and those of the next tile come back.
-                    const int other = min(t, turned(piece, pos + 1, here));
-#pragma unroll
-                    for (int k = 0; k < HOLD - 1; k++)
-                        if (k == other && pos + 1 < here)
-#pragma unroll
-                            for (int m = 0; m < NT; m++)
-#pragma unroll
-                                for (int i = 0; i < 4; i++) {
-                                    const float now = sum[m][i];
-                                    sum[m][i] = held[k][m][i], held[k][m][i] = now;
-                                }
-                }
-            }
         }
-#else
-        int turn = 0;
-#pragma unroll 1
-        for (int unit = wg; unit < units; unit += G, turn++) {
-            const int tile = (u32)unit / C, column = (u32)unit % C, first = part_first(column);
-            int left = part_first(column + 1) - first;
-            adds = 0, x_now = x_first + (first - block_first) * (XGROUP / 16);
-            if (left == 0) {
-#pragma unroll
-                for (int m = 0; m < NT; m++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++) sum[m][i] = 0.f;
-            }
-#pragma unroll 1
-            for (; left > 0; left -= copy) add_copy(min(left, copy));
-            complete();
-            // What was sent from here before has been added, and so has what lies where this goes.
-            const int meet = tile % MEETINGS;
-            if (unit >= G * KEPT) {
-                const int before = (unit - G * KEPT) / C;
-                await(empty + before % MEETINGS * 8, before / MEETINGS & 1);
-            }
-            if (tile >= MEETINGS) await(empty + meet * 8, (tile / MEETINGS - 1) & 1);
-            send(sent + ((wg * KEPT + turn % KEPT) * 8 + w * 2) * EIGHT, meet, rank * C + column);
-        }
-#endif
     }
     // No block's memory goes before everything sent from it and to it has arrived, which the adding warps know.
     __syncwarp();

@@ -14,13 +14,6 @@ from tensorfold.kernels.cuda.affine_pack import block_words
 ARCHITECTURE = "sm_90a"  # warpgroup products exist for this one alone
 TILE = 64  # outputs of a warpgroup
 STATIC = 3 * 1024  # the most that barriers and the alignment of x take beside the dynamic memory
-MOST_CHUNKS = 16  # copies of a piece of x
-LONG = 128  # tiles of 8 rows x 64 inputs of a part, above which x takes more than half of the room
-IN_PIECES: tuple[tuple[int, int, int, int], ...] = ()
-"""Forms that take long parts a piece at a time: tiles of rows, warpgroups, tiles whose sums these hold, fewest pieces.
-
-(8, 2, 3, 3) is ready for 64 rows and not measured yet.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +21,7 @@ class WideTiling:
     """How the work is laid out, which changes no bit as long as blocks * columns is the same.
 
     Tiles of 8 rows a pass, warpgroups, blocks of a cluster and parts of K in a block, warps that add up, groups a copy,
-    copies in flight a warpgroup. Where x of a block's part finds no room it comes in `pieces`, through which a
-    warpgroup takes `hold` tiles at a time and holds their sums.
+    copies in flight a warpgroup.
     """
 
     row_tiles: int
@@ -39,8 +31,6 @@ class WideTiling:
     adders: int
     copy: int
     slots: int
-    pieces: int = 1
-    hold: int = 0
 
     @property
     def meetings(self) -> int:
@@ -55,15 +45,14 @@ class WideTiling:
     def macros(self, bits: int, wide: bool) -> dict[str, int]:
         """What is fixed while compiling; `wide`: float32 results."""
         macros = {"BITS": bits, "NT": self.row_tiles, "G": self.warpgroups, "S": self.blocks, "C": self.columns}
-        macros |= {"MEETINGS": self.meetings, "ADDERS": self.adders, "HOLD": self.hold}
-        return macros | {"WIDE": int(wide)}
+        return macros | {"MEETINGS": self.meetings, "ADDERS": self.adders, "WIDE": int(wide)}
 
 
 def block_groups(groups: int, tiling: WideTiling) -> int:
-    """The most groups of 64 inputs that a block keeps of x at a time."""
+    """The most groups of 64 inputs that a block keeps of x."""
     parts = tiling.blocks * tiling.columns
     starts = [groups * rank * tiling.columns // parts for rank in range(tiling.blocks + 1)]
-    return -(-max(after - before for before, after in pairwise(starts)) // tiling.pieces)
+    return max(after - before for before, after in pairwise(starts))
 
 
 def wide_bytes(groups: int, bits: int, tiling: WideTiling) -> int:
@@ -82,9 +71,6 @@ def wide_tiling(outputs: int, groups: int, parts: int, rows: int, most_shared: i
     for copies that are not short.
     """
     part = -(-groups // parts)
-    long = _in_pieces(groups, parts, rows, most_shared)
-    if long is not None:
-        return long
     forms = ((8, 2, 3, 4), (4, 3, 2, 5), (4, 2, 2, 1))
     for row_tiles, warpgroups, adders, shortest in forms[0 if rows > 32 else 1 :]:
         for copies in range(1, part + 1):
@@ -92,19 +78,4 @@ def wide_tiling(outputs: int, groups: int, parts: int, rows: int, most_shared: i
             made = WideTiling(row_tiles, warpgroups, parts, 1, adders, copy, 2)
             if copy >= min(shortest, part) and wide_bytes(groups, 4, made) <= most_shared - STATIC:
                 return made
-    return None
-
-
-def _in_pieces(groups: int, parts: int, rows: int, most_shared: int) -> WideTiling | None:
-    """All of up to 32 or 64 rows in one pass where x of a part takes too much room at once, else None."""
-    part = -(-groups // parts)
-    for row_tiles, warpgroups, hold, fewest in IN_PIECES:
-        if (rows > 32) != (row_tiles > 4) or part * row_tiles <= LONG:
-            continue
-        for pieces in range(fewest, min(fewest + 6, groups // parts + 1)):
-            piece = -(-part // pieces)
-            for copies in range(1, min(piece // 3, MOST_CHUNKS) + 1):
-                made = WideTiling(row_tiles, warpgroups, parts, 1, 3, -(-piece // copies), 2, pieces, hold)
-                if wide_bytes(groups, 4, made) <= most_shared - STATIC:
-                    return made
     return None

@@ -6,44 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from tensorfold.kernels.cuda import affine_rows, compiler, wide_rows
+from tensorfold.kernels.cuda import affine_rows, compiler
 from tensorfold.kernels.cuda.affine_rows import (
     MANY,
     MOST_PAIRS,
-    Cut,
     Matrix,
     RowKernels,
-    Tiling,
     cut,
     expert_rows,
     few_rows,
+    middle_rows,
     shared_bytes,
+    tiling,
 )
 from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
-from tensorfold.kernels.cuda.wide_rows import (
-    ARCHITECTURE,
-    MOST_CHUNKS,
-    STATIC,
-    WideTiling,
-    block_groups,
-    wide_bytes,
-    wide_tiling,
-)
+from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, STATIC, WideTiling, block_groups, wide_bytes, wide_tiling
 
 HOPPER, MOST = (9, 0), 232448
 SHAPES = [
     (34816, 5120), (5120, 17408), (16384, 5120), (14336, 5120), (5120, 6144), (248320, 5120), (96, 5120), (10304, 2688),
     (2688, 4096), (3712, 2688), (131072, 2688), (64, 64), (1, 128),
 ]  # fmt: skip
-
-
-@pytest.fixture
-def _nvrtc() -> None:
-    try:
-        compiler.version()
-    except CompilerMissingError as missing:
-        pytest.skip(str(missing))
 
 
 def many(matrix: Matrix, rows: int) -> WideTiling:
@@ -73,6 +57,36 @@ def test_few_rows_have_the_parts_of_many_however_they_share_them_out(rows: int) 
         assert made.kept in (0, -(-matrix.groups // parts))
 
 
+def test_16_rows_have_the_parts_of_many_however_they_share_them_out(tmp_path: Path) -> None:
+    kernels = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None)
+    near = [(16384, 2560), (14336, 4736), (5120, 16960), (8192, 17408), (8193, 17408), (8192, 5120)]
+    for outputs, inputs in (*SHAPES, *near):
+        matrix = Matrix(outputs, inputs, 4)
+        whole = cut(matrix, HOPPER)
+        own = middle_rows(matrix, whole.parts)
+        for rows in range(9, MANY):
+            made = kernels.chosen(matrix, rows)
+            assert isinstance(made, tuple) and made == (own or (whole, tiling(matrix, whole, rows, MOST)))
+            assert made[0].parts == whole.parts and made[1].outputs % (16 * made[0].blocks) == 0
+            assert shared_bytes(matrix, *made, rows) + 1024 <= MOST
+            assert made[1].kept < -(-matrix.groups // whole.parts)
+
+
+def test_forms_of_16_rows_are_taken_by_the_shapes_and_row_counts_they_were_measured_for(tmp_path: Path) -> None:
+    kernels = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None)
+
+    def kept(matrix: Matrix, rows: int) -> int:
+        made = kernels.chosen(matrix, rows)
+        return made[1].kept if isinstance(made, tuple) else 0
+
+    shapes = ((34816, 5120), (16384, 5120), (248320, 5120), (5120, 17408), (5120, 6144), (16384, 2560))
+    assert [kept(Matrix(*shape, 4), 16) for shape in shapes] == [3, 3, 3, 4, 0, 0]
+    assert [kept(Matrix(34816, 5120, 4), rows) for rows in (8, 9, 16, 17)] == [10, 3, 3, 0]
+    assert kept(Matrix(34816, 5120, 6), 16) == 0
+    kernels.device = Device(132, HOPPER, 200 * 1024)
+    assert kept(Matrix(34816, 5120, 4), 16) == 0
+
+
 def test_64_rows_a_pass_and_a_third_warpgroup_are_taken_where_they_leave_room_for_copies() -> None:
     forms = {
         (shape, rows): (made.row_tiles, made.warpgroups)
@@ -82,80 +96,6 @@ def test_64_rows_a_pass_and_a_third_warpgroup_are_taken_where_they_leave_room_fo
     }
     assert forms[(34816, 5120), 32] == (4, 3) and forms[(34816, 5120), 64] == (8, 2)
     assert forms[(5120, 17408), 32] == forms[(5120, 17408), 64] == (4, 2)
-
-
-@pytest.mark.parametrize("rows", [17, 32, 33, 64, 128])
-def test_parts_that_find_too_little_room_come_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide_rows, "IN_PIECES", ((8, 2, 3, 3), (4, 3, 2, 2)))
-    for outputs, inputs in (*SHAPES, (8192, 28672), (4096, 14336)):
-        matrix = Matrix(outputs, inputs, 4)
-        made = many(matrix, rows)
-        assert made.blocks * made.columns == cut(matrix, HOPPER).parts
-        assert wide_bytes(matrix.groups, 4, made) + STATIC <= MOST
-        assert made.row_tiles == (8 if rows > 32 else 4)
-        assert (made.pieces > 1) == (made.hold > 0) == (inputs > (8192 if rows > 32 else 16384))
-        if made.hold:
-            assert made.columns == 1 and made.meetings == made.warpgroups and made.adders == 3
-            held = block_groups(matrix.groups, made)
-            assert held * made.pieces * made.blocks >= matrix.groups
-            assert -(-held // made.copy) <= MOST_CHUNKS
-
-
-def test_shares_of_16_rows_are_taken_where_they_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels, matrix = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None), Matrix(34816, 5120, 4)
-    whole, small = kernels._chosen(matrix, 16), Matrix(96, 5120, 4)
-    narrow = kernels._chosen(small, 16)
-    for form in (WideTiling(2, 2, 4, 2, 2, 5, 2), (Cut(4, 2), Tiling(2, 2, 4, 5, 2, 2, 3))):
-        monkeypatch.setattr(affine_rows, "MIDDLE", {(10, True): form})
-        assert [kernels._chosen(matrix, rows) == form for rows in (8, 9, 16, 17)] == [False, True, True, False]
-        assert kernels._chosen(small, 16) == narrow
-    for form in (WideTiling(2, 2, 4, 2, 2, 5, 8), (Cut(4, 2), Tiling(2, 2, 4, 5, 8, 2, 3))):
-        monkeypatch.setattr(affine_rows, "MIDDLE", {(10, True): form})
-        assert kernels._chosen(matrix, 16) == whole
-
-
-def test_x_of_3_to_16_rows_comes_as_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(affine_rows, "X_TURN", True)
-    kernels, matrix = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None), Matrix(34816, 5120, 4)
-    turned = []
-    for rows in (1, 2, 3, 8, 9, 16):
-        form = kernels._chosen(matrix, rows)
-        assert isinstance(form, tuple)
-        turned.append(form[1].x_turn)
-    assert turned == [False, False, True, True, True, True]
-    monkeypatch.setattr(affine_rows, "PAIRS", 8)
-    teams = []
-    for which, rows in ((matrix, 2), (matrix, 3), (matrix, 8), (matrix, 9), (Matrix(5120, 17408, 4), 8)):
-        form = kernels._chosen(which, rows)
-        assert isinstance(form, tuple) and form[0].parts == 8
-        teams.append((form[0].blocks, form[1].team))
-    assert teams == [(1, 1), (1, 2), (1, 2), (8, 1), (8, 1)]
-    assert "XTURN" in dict(kernels.experts_source(Matrix(1856, 2688, 4), 8, 64).macros)
-    assert not dict(kernels.experts_source(Matrix(1856, 2688, 4), 8, 64).macros)["XTURN"]
-
-
-def test_neighbours_that_fetch_x_together_multiply_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernels, matrix = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None), Matrix(5104, 5120, 4)
-    launched = list[tuple[tuple[int, ...], int]]()
-
-    class Function:
-        def clusters_at_once(self, threads: int, cluster: int, shared: int) -> int:
-            return 132 // cluster
-
-        def launch(
-            self, grid: tuple[int, ...], threads: int, given: object, stream: int, blocks: int, early: bool
-        ) -> None:
-            launched.append((grid, blocks))
-
-    monkeypatch.setattr(kernels, "_function", lambda *_: Function())
-    pairs = Tiling(1, 1, 1, 5, 2, kept=10, team=2)
-    kernels.prepare(matrix, Cut(1, 8), pairs, 8)(0, 0, 0, 0, False)
-    kernels.prepare(Matrix(16, 5120, 4), Cut(1, 8), pairs, 8)(0, 0, 0, 0, False)
-    assert launched == [((132, 1, 1), 2), ((2, 1, 1), 2)]
-    with pytest.raises(ValueError, match="other rows"):
-        kernels.prepare(matrix, Cut(1, 8), pairs, 9)
 
 
 def test_rows_that_no_block_has_room_for_have_no_wide_tiling() -> None:
@@ -177,26 +117,17 @@ def test_experts_cut_k_in_as_few_parts_as_the_rows_of_a_full_launch_have_room_fo
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_nvrtc")
 @pytest.mark.parametrize("shape", [(34816, 5120), (5120, 17408), (10304, 2688)])
 def test_the_warpgroup_kernel_compiles_with_its_products_under_way(shape: tuple[int, int], tmp_path: Path) -> None:
+    try:
+        compiler.version()
+    except CompilerMissingError as missing:
+        pytest.skip(str(missing))
     lines: list[str] = []
     for rows in (32, 64):
         source = Source.of("wide_rows.cu", many(Matrix(*shape, 4), rows).macros(4, True), ARCHITECTURE)
         assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
     assert {line.split(":")[0] for line in lines} == {f"compiling wide_rows.cu for {ARCHITECTURE}"}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_nvrtc")
-@pytest.mark.parametrize("form", [(8, 2, 3), (8, 3, 2), (4, 3, 2)])
-def test_the_warpgroup_kernel_compiles_with_x_in_pieces(form: tuple[int, int, int], tmp_path: Path) -> None:
-    lines: list[str] = []
-    tiles, warpgroups, hold = form
-    made = WideTiling(tiles, warpgroups, 8, 1, 3, 4, 2, 3, hold)
-    source = Source.of("wide_rows.cu", made.macros(4, True), ARCHITECTURE)
-    assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
-    assert lines == [f"compiling wide_rows.cu for {ARCHITECTURE}"]
 
 
 def test_what_is_expected_is_what_a_launch_compiles_and_each_launch_is_made_once(
