@@ -7,9 +7,9 @@ other ways. The best one of each row count is taken; ours has one cut of K a sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.cuda.affine_rows import Cut, Matrix, RowKernels, Tiling, tiling
+from tensorfold.kernels.cuda.affine_rows import Cut, Matrix, RowKernels, Tiling, shared_bytes, tiling
 from tensorfold.kernels.cuda.compiler import Compiling
 from tensorfold.kernels.cuda.driver import DriverError
 from tests.benchmarks.gpu_device import FLUSHED, captured, filled, random_parts, row_kernels, seconds, silent, stream
@@ -34,6 +34,8 @@ ROWS = (1, 4, 8, 16)
 WEIGHT = {"gate_up": 64, "down": 64, "lin_in": 48, "o": 64}
 """How often a token of the 27B needs each shape."""
 LEAST_RIVALS = 40
+LONGEST = 40
+"""Groups of a part of K up to which it is tried with x in registers."""
 BOUNDS = (
     Bound("cost at 1 row", most=0.05),
     Bound("cost at 4 rows", most=0.03),
@@ -179,18 +181,40 @@ def is_right(matrix: Matrix) -> bool:
 
 def ours(kernels: RowKernels, matrix: Matrix, copies: int) -> dict[int, float]:
     """Seconds of the product that decoding uses, by row count."""
-    found = _timed(matrix, copies, {rows: {"ours": kernels.rows(matrix, rows)} for rows in ROWS})
+    found = _timed(matrix, copies, {rows: [("ours", kernels.rows(matrix, rows))] for rows in ROWS})
     return {rows: took for rows, (took, _) in found.items()}
 
 
 def cuts(kernels: RowKernels, matrix: Matrix) -> Iterator[tuple[int, Cut, Tiling]]:
-    """Our own kernel with K cut in every way that fits, by row count; the shape's own is among them."""
+    """Our own kernel with K cut in every way that fits, by row count; what decoding takes is among them.
+
+    Each cut comes tiled as any is, and as the shape's own form is, which keeps x in registers.
+    """
+    most = kernels.device.shared_bytes
     for rows in ROWS:
         for blocks in (1, 2, 4, 8):
             for columns in (1, 2, 4, 8):
-                cut = Cut(blocks, columns)
+                cut, ways = Cut(blocks, columns), dict[Tiling, None]()
                 with suppress(ValueError):
-                    yield rows, cut, tiling(matrix, cut, rows, kernels.device.shared_bytes)
+                    ways[tiling(matrix, cut, rows, most)] = None
+                own = kernels.chosen(matrix, rows)
+                if isinstance(own, tuple):
+                    again = cut_again(matrix, own, cut)
+                    if again is not None and shared_bytes(matrix, cut, again, rows) <= most - 1024:
+                        ways[again] = None
+                yield from ((rows, cut, way) for way in ways)
+
+
+def cut_again(matrix: Matrix, own: tuple[Cut, Tiling], cut: Cut) -> Tiling | None:
+    """The shape's own form with K cut otherwise; None where a tile does not come out even or parts are too long.
+
+    Parts whose x is in registers are written out whole, which takes long to compile.
+    """
+    part, form = -(-matrix.groups // cut.parts), own[1]
+    warps = max(1, form.warps * own[0].columns // cut.columns)
+    copy = -(-part // -(-part // form.copy))
+    made = replace(form, warps=warps, copy=copy, kept=min(form.kept, part))
+    return None if made.outputs % (16 * cut.blocks) or (made.kept and part > LONGEST) else made
 
 
 def compile_cuts(kernels: RowKernels, folder: Path) -> None:
@@ -205,24 +229,24 @@ def compile_cuts(kernels: RowKernels, folder: Path) -> None:
 
 def other_cuts(kernels: RowKernels, matrix: Matrix, copies: int, say: Say) -> tuple[Best, int]:
     """Seconds of the best other cut by row count, which it is, and how many there were at one of them."""
-    launches: dict[int, dict[str, Any]] = {rows: {} for rows in ROWS}
+    launches: dict[int, list[tuple[str, Any]]] = {rows: [] for rows in ROWS}
     for rows, cut, way in cuts(kernels, matrix):
         named = f"our kernel, K in {cut.blocks} x {cut.columns} parts"
         try:
-            launches[rows][named] = kernels.prepare(matrix, cut, way, rows)
+            launches[rows].append((named, kernels.prepare(matrix, cut, way, rows)))
         except (ValueError, DriverError) as lacking:
             say(f"{named}, with {rows} rows is left out: {str(lacking)[:100]}")
-    return _timed(matrix, copies, launches), min(map(len, launches.values()))
+    return _timed(matrix, copies, launches), min(len({named for named, _ in each}) for each in launches.values())
 
 
-def _timed(matrix: Matrix, copies: int, launches: Mapping[int, Mapping[str, Any]]) -> Best:
+def _timed(matrix: Matrix, copies: int, launches: Mapping[int, Sequence[tuple[str, Any]]]) -> Best:
     """Seconds of the fastest launch of each row count, and its name."""
     weights = filled(matrix, copies)
     x = torch.randn(16, matrix.inputs, device="cuda").bfloat16()
     y = torch.empty(16, matrix.outputs, device="cuda", dtype=torch.bfloat16)
     found: Best = {}
     for rows, each in launches.items():
-        for named, launch in each.items():
+        for named, launch in each:
 
             def queue(launch: Any = launch) -> None:
                 for weight in weights:
