@@ -20,8 +20,8 @@
 // lanes move more states than wait for steps: with TILE a block is a whole head, whose state comes and goes through shared
 // memory in copies of 8 keys, which are neighbours in memory (before: 64 bytes of every 512 a warp, 15% slower).
 //
-// Macros: KEYS and VALUES of a head, EACH and COLUMNS of a thread (powers of two), WARPS of a block, WIDE (results are
-// float32, else bf16), TILE.
+// Macros: HEADS and KEY_HEADS, KEYS and VALUES of a head, EACH and COLUMNS of a thread (powers of two), WARPS of a block,
+// WIDE (results are float32, else bf16), TILE.
 
 #define RESET 1
 #define COMMIT 2
@@ -34,6 +34,8 @@
 #define OWN (32 / LANES * COLUMNS)          // columns of a warp
 #define HELD (OWN < VALUES ? OWN : VALUES)  // of them, those that there are
 #define SLICES ((VALUES + OWN - 1) / OWN)   // warps of a head
+#define SIZE (KEYS * VALUES)
+#define CHANNELS (2 * KEY_HEADS * KEYS + HEADS * VALUES)
 #define AHEAD 3
 #define LAST 4
 #define CHUNK (8 * VALUES + 4)              // floats from 8 keys of a tile to the next: no two lie in the same banks
@@ -198,7 +200,7 @@ static __device__ __forceinline__ void leave(
 
 extern "C" __global__ __launch_bounds__(32 * WARPS, TILE ? 2 : 1) void delta_steps(
     float *state, const u16 *mixed, const float *factors, const int *schedule, const int *counts, const int *places,
-    const int *lanes, int by_row, Result *out, int most, int heads, int key_heads, int channels, int ring
+    const int *lanes, int by_row, Result *out, int most, int ring
 ) {
     // With TILE a head's state and a barrier; of each warp its plan, as int4 [most], then AHEAD + 1 rows.
     extern __shared__ __align__(128) uint4 whole_room[];
@@ -234,24 +236,24 @@ extern "C" __global__ __launch_bounds__(32 * WARPS, TILE ? 2 : 1) void delta_ste
     }
     const bool is_real = own < HELD;
     const int column = is_real ? own : 0;
-    const u32 size = KEYS * VALUES, at = head * size + within * 8 * VALUES + first + column;
-    float *const committed = state + (long long)committed_at * heads * size + at;
-    float *const aside = state + (long long)aside_at * heads * size + at;
+    float *const committed_head = state + (long long)(committed_at * HEADS + head) * SIZE;
+    float *const aside_head = state + (long long)(aside_at * HEADS + head) * SIZE;
+    const u32 at = within * 8 * VALUES + first + column;
+    float *const committed = committed_head + at, *const aside = aside_head + at;
     State now;
 #if BULK
     float *const own_tile = tile + within * CHUNK + first + column;
     if (threadIdx.x == 0) {
-        const float *whole = state + ((long long)committed_at * heads + head) * size;
         asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(filled) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(filled), "r"(size * 4) : "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(filled), "r"(SIZE * 4) : "memory");
 #pragma unroll 1
         for (int chunk = 0; chunk < KEYS / 8; ++chunk)
             asm volatile(
                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                     shared_address(tile + chunk * CHUNK)
                 ),
-                "l"(whole + chunk * 8 * VALUES), "r"(32 * VALUES), "r"(filled)
+                "l"(committed_head + chunk * 8 * VALUES), "r"(32 * VALUES), "r"(filled)
                 : "memory"
             );
     }
@@ -264,22 +266,19 @@ extern "C" __global__ __launch_bounds__(32 * WARPS, TILE ? 2 : 1) void delta_ste
     for (int i = thread + 32; i < steps; i += 32) plan[i] = make_int4(planned[3 * i], planned[3 * i + 1], planned[3 * i + 2], 0);
     // Of its COLUMNS columns a thread finishes that which the exchanges leave it.
     const int mine = column + within / MEMBERS;
-    const int key_head = head / (heads / key_heads);
-    // Numbers of a ring row: this thread's piece of q and k, then of the values; the rest are factors.
-    const u16 *const ring_rows = mixed + (long long)lane * ring * channels;
+    const int key_head = head / (HEADS / KEY_HEADS), first_row = lane * ring;
+    // Numbers of a ring row: this thread's pieces of q and k, then of the values; the rest are factors.
     const char *from[TURNS];
     u32 apart[TURNS];
 #pragma unroll
     for (int turn = 0; turn < TURNS; ++turn) {
         const int piece = thread + 32 * turn;
-        const int of_key = key_head * KEYS + 8 * piece + (piece < SHARE ? 0 : (key_heads - 1) * KEYS);
-        const int of_value = 2 * key_heads * KEYS + head * VALUES + first + 8 * (piece - 2 * SHARE);
-        from[turn] = (const char *)(ring_rows + (piece < 2 * SHARE ? of_key : of_value));
-        apart[turn] = channels * 2;
-        if (piece >= PIECES - 2) {
-            from[turn] = (const char *)(factors + ((long long)lane * ring * heads + head) * 8 + 4 * (piece - PIECES + 2));
-            apart[turn] = heads * 32;
-        }
+        int number = key_head * KEYS + 8 * piece + (piece < SHARE ? 0 : (KEY_HEADS - 1) * KEYS);
+        if (piece >= 2 * SHARE) number = 2 * KEY_HEADS * KEYS + head * VALUES + first + 8 * (piece - 2 * SHARE);
+        const bool is_factor = piece >= PIECES - 2;
+        from[turn] = (const char *)(mixed + (long long)first_row * CHANNELS + number);
+        if (is_factor) from[turn] = (const char *)(factors + (first_row * HEADS + head) * 8 + 4 * (piece - PIECES + 2));
+        apart[turn] = is_factor ? HEADS * 32 : CHANNELS * 2;
     }
     const u32 target = shared_address(rows + thread);
     // Copies row `source` of the ring to the place of step i.
@@ -304,7 +303,6 @@ extern "C" __global__ __launch_bounds__(32 * WARPS, TILE ? 2 : 1) void delta_ste
     };
     Result *const to = out + head * VALUES + first + mine;
     const bool tells = is_real && within % MEMBERS == 0;
-    const u32 row_apart = heads * VALUES;
 #if BULK
     __syncthreads();  // the barrier is made
     asm volatile(
@@ -360,7 +358,7 @@ extern "C" __global__ __launch_bounds__(32 * WARPS, TILE ? 2 : 1) void delta_ste
         for (int c = 0; c < COLUMNS; ++c) more[c] = __shfl_sync(~0u, scaled, thread - within + c * MEMBERS);
         arrived(i + 1, row);
         const float result = __fmaf_rn(both, change, __fmul_rn(kept_q, asked[0]));
-        put(to + (u32)max(step.y, 0) * row_apart, result, tells && step.y >= 0);
+        put(to + (u32)max(step.y, 0) * (HEADS * VALUES), result, tells && step.y >= 0);
 #pragma unroll
         for (int j = 0; j < EACH; ++j)
 #pragma unroll
@@ -371,8 +369,7 @@ extern "C" __global__ __launch_bounds__(32 * WARPS, TILE ? 2 : 1) void delta_ste
             if (i == lets_next) let_next();
 #if BULK
             if (i == steps - 1 && step.z & (COMMIT | SAVE)) {
-                leave(now, own_tile, tile, is_real, step.z & COMMIT ? state + ((long long)committed_at * heads + head) * size : 0,
-                      step.z & SAVE ? state + ((long long)aside_at * heads + head) * size : 0);
+                leave(now, own_tile, tile, is_real, step.z & COMMIT ? committed_head : 0, step.z & SAVE ? aside_head : 0);
                 break;
             }
 #endif

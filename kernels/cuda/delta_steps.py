@@ -28,10 +28,12 @@ _BESIDE = 1024
 class Form:
     """States of `heads` heads of `keys` x `values` numbers, both powers of two; results are bf16, or float32 if `wide`.
 
-    Raises ValueError for widths that no kernel takes.
+    Each of `key_heads` heads of queries and keys serves as many neighbouring ones. Raises ValueError for what no kernel
+    takes.
     """
 
     heads: int
+    key_heads: int
     keys: int
     values: int
     wide: bool = False
@@ -40,6 +42,8 @@ class Form:
         for name, width in (("keys", self.keys), ("values", self.values)):
             if not LEAST <= width <= MOST or width & (width - 1):
                 raise ValueError(f"{width} {name} of a head are no power of two from {LEAST} to {MOST}")
+        if self.key_heads < 1 or self.heads % self.key_heads:
+            raise ValueError(f"{self.heads} heads are not shared out evenly among {self.key_heads} of keys")
 
     @property
     def columns(self) -> int:
@@ -70,7 +74,8 @@ class Shares:
 
     def source(self, form: Form, architecture: str) -> Source:
         """What is compiled for it."""
-        macros = {"KEYS": form.keys, "VALUES": form.values, "EACH": EACH, "COLUMNS": form.columns}
+        macros = {"HEADS": form.heads, "KEY_HEADS": form.key_heads}
+        macros |= {"KEYS": form.keys, "VALUES": form.values, "EACH": EACH, "COLUMNS": form.columns}
         macros |= {"WARPS": self.warps, "TILE": int(self.tile), "WIDE": int(form.wide)}
         return Source.of(f"{_NAME}.cu", macros, architecture)
 
@@ -98,10 +103,11 @@ def shares(form: Form, programs: int, device: Device) -> Shares:
 class Steps:
     """What a launch reads and writes, as addresses of tensors that are 16-byte aligned, and their counts.
 
-    `state` float32 [places, heads, keys, values]; `mixed` [lanes * ring, channels] and `factors` float32
-    [lanes * ring, heads, 8] as `conv.delta_inputs` leaves them; `schedule` int32 [lanes, most, 3], `counts` [lanes] and
-    `places` [lanes, 2] int32; `out` [rows, heads, values]. `by_row`: `programs` are rows, whose lanes are int32 [rows]
-    at `lanes`; otherwise they are lane slots. A schedule's first step takes the committed state, whatever its flags.
+    `state` float32 [places, heads, keys, values]; `mixed` [lanes * ring, 2 * key_heads * keys + heads * values] and
+    `factors` float32 [lanes * ring, heads, 8] as `conv.delta_inputs` leaves them; `schedule` int32 [lanes, most, 3],
+    `counts` [lanes] and `places` [lanes, 2] int32; `out` [rows, heads, values]. `by_row`: `programs` are rows, whose
+    lanes are int32 [rows] at `lanes`; otherwise they are lane slots. A schedule's first step takes the committed state,
+    whatever its flags.
     """
 
     state: int
@@ -115,8 +121,6 @@ class Steps:
     programs: int
     by_row: bool
     most: int
-    key_heads: int
-    channels: int
     ring: int
 
 
@@ -149,12 +153,12 @@ class DeltaKernels:
         """Queue the steps of lanes on a stream (an address); `early`: they may start before the launch ahead ends."""
         share = shares(form, steps.programs, self.device)
         addresses = (steps.state, steps.mixed, steps.factors, steps.schedule, steps.counts, steps.places, steps.lanes)
-        numbers = (steps.most, form.heads, steps.key_heads, steps.channels, steps.ring)
         arguments = [
             *map(ctypes.c_void_p, addresses),
             ctypes.c_int(int(steps.by_row)),
             ctypes.c_void_p(steps.out),
-            *map(ctypes.c_int, numbers),
+            ctypes.c_int(steps.most),
+            ctypes.c_int(steps.ring),
         ]
         grid = (form.slices * form.heads // share.warps, steps.programs, 1)
         self._function(form, share, steps.most).launch(grid, 32 * share.warps, arguments, stream, 0, early)
