@@ -10,6 +10,7 @@ from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
 from tensorfold.domain.families.ops import Op
 from tensorfold.domain.families.state import StateEntry, op_state
 from tensorfold.domain.memory.cuda_holding import Room
+from tensorfold.kernels.cuda.delta_steps import Form, Steps
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -75,12 +76,25 @@ class RecurrentBlock(Protocol):
         ...
 
 
+class DeltaLaunches(Protocol):
+    """What launches gated delta steps: `kernels/cuda/delta_steps.DeltaKernels`."""
+
+    def expect(self, form: Form, lanes: int) -> None:
+        """Say early that a form will be launched for up to so many lanes."""
+        ...
+
+    def launch(self, form: Form, steps: Steps, stream: int, early: bool) -> None:
+        """Queue the steps of lanes by their schedules on a stream, given by its address."""
+        ...
+
+
 @dataclass(slots=True)
 class Assembly:
     """The parts of a model while it is put together.
 
-    `weights` reads slots, `products` makes matrices that multiply rows. `keyed` and `recurrent` list the blocks that
-    hold lane states, `entries` what an image of a lane holds, all in the order of the plan's `state_spec`.
+    `weights` reads slots, `products` makes matrices that multiply rows, `delta` launches gated delta steps (None: the
+    plan has none). `keyed` and `recurrent` list the blocks that hold lane states, `entries` what an image of a lane
+    holds, all in the order of the plan's `state_spec`.
     """
 
     weights: Any
@@ -89,6 +103,7 @@ class Assembly:
     device: Any
     dtype: Any
     activation: str
+    delta: DeltaLaunches | None = None
     keyed: list[KeyBlock] = field(default_factory=list)
     recurrent: list[RecurrentBlock] = field(default_factory=list)
     order: list[KeyBlock | RecurrentBlock] = field(default_factory=list)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
@@ -31,6 +31,7 @@ from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.sampling import RULE
 from tensorfold.kernels.cuda.affine_rows import RowKernels
 from tensorfold.kernels.cuda.compiler import CompilerError, CompilerMissingError
+from tensorfold.kernels.cuda.delta_steps import DeltaKernels
 from tensorfold.kernels.cuda.driver import DriverError, current_device
 
 Say = Callable[[str], None]
@@ -162,26 +163,40 @@ def load_stored(
     runtime = current()
     device = torch.device("cuda", torch.cuda.current_device())
     torch.zeros(1, device=device)  # makes a context current, which the driver's calls need
-    rows = RowKernels(current_device(), cache / "cubins", on_progress)
+    card, cubins = current_device(), cache / "cubins"
+    rows, delta = RowKernels(card, cubins, on_progress), DeltaKernels(card, cubins, on_progress)
     products = Products(stored.weights, rows, device, on_progress)
     products.launched_with(counts(pools))
-    assembly = Assembly(stored.weights, products, pools, device, torch.bfloat16, "bfloat16")
-    with compiling(rows, on_progress):
+    assembly = Assembly(stored.weights, products, pools, device, torch.bfloat16, "bfloat16", delta)
+    with compiling((rows, delta), on_progress):
         parts = assembled(stored.plan, assembly, stored.head, graphs=graphs)
     identity = identity_of(name, stored.digest, runtime.version, runtime.device, (("rows", "bfloat16"),))
     streams = pools.lanes - 1
     return checked(parts, identity=identity, context=context, max_streams=streams, say=on_progress, measured=measured)
 
 
+class Compiled(Protocol):
+    """Kernels of a kind that compile beside their caller: `RowKernels`, `DeltaKernels`."""
+
+    def make_expected(self) -> None:
+        """Wait for what is compiling. Raises CompilerError, CompilerMissingError and DriverError."""
+        ...
+
+    def close(self) -> None:
+        """Compile nothing further in threads."""
+        ...
+
+
 @contextmanager
-def compiling(rows: RowKernels, say: Say) -> Iterator[None]:
+def compiling(kernels: Sequence[Compiled], say: Say) -> Iterator[None]:
     """What is expected meanwhile is compiled beside it, and has been made behind it. Raises RefusedError.
 
     The compiler's own words are told before the refusal, in lines of their own.
     """
     try:
         yield
-        rows.make_expected()
+        for each in kernels:
+            each.make_expected()
     except CompilerMissingError as missing:
         raise RefusedError(f"The CUDA backend cannot compile its kernels: {missing}.") from None
     except CompilerError as fault:
@@ -197,7 +212,8 @@ def compiling(rows: RowKernels, say: Say) -> Iterator[None]:
             "version that torch was built with."
         ) from None
     finally:
-        rows.close()
+        for each in kernels:
+            each.close()
 
 
 def _head(checkpoint: ModelCheckpoint, weights: WeightReader, say: Say) -> MakeHead | None:

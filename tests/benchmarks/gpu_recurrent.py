@@ -2,41 +2,61 @@
 
 `python -m tests.benchmarks.gpu_recurrent` checks, then times every form that could be the default at true geometry:
 48 heads of 128 x 128 (gated delta), 64 heads of 64 x 128 (Mamba-2). Times are of one launch in a graph of 20 layers
-with states of their own, which do not fit into the cache together.
+with states of their own, which do not fit into the cache together; what gated delta steps cost between products is
+measured apart (`gpu_recurrent_layers.py`).
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
+from tensorfold.adapters.cuda.rows import COMMIT, SAVE
+from tensorfold.kernels.cuda import delta_steps
+from tensorfold.kernels.cuda.delta_steps import Form, Shares
 from tensorfold.kernels.triton.conv import delta_inputs, delta_span, mamba2_inputs, mamba2_span
 from tensorfold.kernels.triton.delta_scan import delta_parts, delta_walk
 from tensorfold.kernels.triton.gates import gated_norm, gated_norm_span
 from tensorfold.kernels.triton.mamba_scan import mamba2_scan
-from tensorfold.kernels.triton.recurrent import COMMIT, SAVE, delta_rows, mamba2_rows
+from tensorfold.kernels.triton.recurrent import mamba2_rows
 from tests.benchmarks.gpu_device import captured, seconds
+from tests.benchmarks.gpu_recurrent_layers import half, ints, layer_costs
 from tests.kernels.triton import recurrent_checks, scan_checks
+from tests.kernels.triton.recurrent_checks import run_delta
 
 Tensor = Any
 ROWS = (1, 4, 8, 16, 64)
 LAYERS, SPAN_LAYERS, SPAN, LANES = 20, 4, 2048, 9
-DELTA_FORMS, MAMBA2_FORMS = ((16, 1), (8, 1)), ((4, 1), (8, 1))
+DELTA = Form(48, 16, 128, 128)
+# How warps are shared out among blocks (None: as a launch of so many lanes chooses), and rows and warps of a program.
+DELTA_FORMS: dict[str, Shares | None] = {
+    "delta, chosen": None,
+    "delta, 1 warp": Shares(1),
+    "delta, 3 warps": Shares(3),
+    "delta, 3 warps alone": Shares(3, alone=True),
+    "delta, a head": Shares(DELTA.slices, tile=True),
+}
+MAMBA2_FORMS = {"mamba2, 4 rows": (4, 1), "mamba2, 8 rows": (8, 1)}
+FORMS: dict[str, dict[str, Any]] = {"delta": dict(DELTA_FORMS), "mamba2": dict(MAMBA2_FORMS)}
 # Values, stages and warps of a walk: fewer than 64 values, which would be a warpgroup's products.
 WALKS = ((32, 2, 4), (32, 1, 4), (32, 3, 4), (32, 2, 2), (16, 2, 4), (16, 2, 2))
 
 
-def half(*shape: int) -> Tensor:
-    """bf16 noise on the card."""
-    return torch.randn(shape, device="cuda").bfloat16()
-
-
-def ints(values: object) -> Tensor:
-    return torch.tensor(values, dtype=torch.int32, device="cuda")
+@contextmanager
+def shared_out(form: Shares | None) -> Iterator[None]:
+    """Gated delta steps are launched so while it is entered."""
+    chosen = delta_steps.shares
+    if form is not None:
+        setattr(delta_steps, "shares", lambda *asked: form)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(delta_steps, "shares", chosen)  # noqa: B010
 
 
 class Steps:
@@ -61,10 +81,11 @@ class Steps:
 
     def run(self, state: Tensor, planned: tuple[Tensor, Tensor], lanes: Tensor, out: Tensor, form: Any) -> None:
         """One layer's steps."""
-        part, warps = form
         if self.kind == "delta":
-            delta_rows(state, self.mixed, self.factors, *planned, self.places, lanes, out, 16, part=part, warps=warps)
+            with shared_out(form):
+                run_delta(DELTA, state, self.mixed, self.factors, *planned, self.places, lanes, out)
         else:
+            part, warps = form
             mamba2_rows(
                 state, self.mixed, self.factors, self.skip, *planned, self.places, lanes, out, 8, part=part, warps=warps
             )
@@ -114,6 +135,28 @@ def exact_windows(kind: str, form: Any) -> bool:
     planned = steps.schedule([[(0, lane, SAVE)] for lane in range(8)])
     steps.run(steps.states[0], planned, ints(list(range(8))), beside, form)
     return holds and all(torch.equal(beside[lane], serial[0]) for lane in range(8))
+
+
+def other_bits() -> list[str]:
+    """Forms of gated delta steps whose results or states are not those of the first, for one lane and for several."""
+    steps, wrong = Steps("delta", 1, 8), []
+    steps.factors.mul_(0.2)
+    steps.mixed.mul_(0.05)
+    start = steps.states[0].clone()
+    for lanes, rows in ((1, 33), (3, 7), (8, 1), (8, 5)):
+        planned = steps.schedule([window(rows, 3, lane * rows) for lane in range(lanes)])
+        at, first = ints([lane for lane in range(lanes) for _ in range(rows)]), None
+        for name, form in DELTA_FORMS.items():
+            steps.states[0].copy_(start)
+            out = steps.out(rows * lanes)
+            steps.run(steps.states[0], planned, at, out, form)
+            made = out, steps.states[0].clone()
+            first = first or made
+            if not all(
+                torch.equal(one, other) and one.isfinite().all() for one, other in zip(made, first, strict=True)
+            ):
+                wrong.append(f"{name}, {lanes} lanes of {rows} rows")
+    return wrong
 
 
 def exact_delta(state: Tensor, mixed: Tensor, gates: Tensor, key_heads: int) -> tuple[Tensor, Tensor]:
@@ -190,9 +233,10 @@ def check() -> list[str]:
             run("cuda")
         except AssertionError as fault:
             failed.append(f"{name}: {fault}")
-    for kind, forms in (("delta", DELTA_FORMS), ("mamba2", MAMBA2_FORMS)):
-        wrong = [form for form in forms if not exact_windows(kind, form)]
-        failed += [f"{kind} {form}: windows differ from single steps" for form in wrong]
+    for kind, forms in FORMS.items():
+        wrong = [name for name, form in forms.items() if not exact_windows(kind, form)]
+        failed += [f"{name}: windows differ from single steps" for name in wrong]
+    failed += [f"{name} has bits of its own" for name in other_bits()]
     for name, error in errors():
         print(f"error of {name}: {error:.2e}", flush=True)
         if error > 1e-2:
@@ -211,11 +255,11 @@ def timed(name: str, layers: int, runs: Callable[[], None]) -> float:
     return took
 
 
-def steps_table(kind: str, forms: Any) -> dict[str, dict[str, float]]:
+def steps_table(kind: str, forms: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Steps by form: chains of one lane, the same behind one replayed row, and 8 lanes of one row."""
     found: dict[str, dict[str, float]] = {}
     one, eight = Steps(kind), Steps(kind, LAYERS, 8)
-    for form in forms:
+    for label, form in forms.items():
         row = {}
         cases = [(str(rows), one, [window(rows)], [0] * rows) for rows in ROWS]
         cases += [(f"1+{rows}", one, [window(rows, 1)], [0] * rows) for rows in (1, 16)]
@@ -229,9 +273,9 @@ def steps_table(kind: str, forms: Any) -> dict[str, dict[str, float]]:
                 for layer in range(LAYERS):
                     steps.run(steps.states[layer], planned, at, out, form)
 
-            row[name] = timed(f"{kind} {form}", LAYERS, runs)
-        found[f"{kind} part {form[0]} warps {form[1]}"] = row
-        show(f"{kind} part {form[0]} warps {form[1]}", row)
+            row[name] = timed(label, LAYERS, runs)
+        found[label] = row
+        show(label, row)
     return found
 
 
@@ -252,12 +296,12 @@ def repeated(count: int, use: Callable[[], object]) -> Callable[[], None]:
 def layer_table() -> dict[str, dict[str, float]]:
     """A delta layer's and a Mamba-2 layer's launches behind one another, each started early, by rows."""
     found: dict[str, dict[str, float]] = {}
-    for kind, parts in (("delta", (16, 8)), ("mamba2", (4, 8))):
+    for kind, forms in FORMS.items():
         steps = Steps(kind)
         heads, channels = steps.shape[0], steps.channels
         rate, norm = -torch.rand(heads, device="cuda"), torch.randn(4096, device="cuda")
         weight, raw = torch.randn(4, channels, device="cuda"), half(2 * 131, channels)
-        for part, rows in itertools.product(parts, (1, 8)):
+        for (label, form), rows in itertools.product(forms.items(), (1, 8)):
             x, small = half(rows, channels + 6144), half(rows, 2 * heads)
             taps = ints([[-2 - at if at >= 0 else 3 + at for at in range(row - 3, row)] for row in range(rows)])
             at, lanes = ints([64 + row for row in range(rows)]), ints([0] * rows)
@@ -267,7 +311,7 @@ def layer_table() -> dict[str, dict[str, float]]:
 
             def runs(
                 x: Any = x, small: Any = small, taps: Any = taps, at: Any = at, out: Any = out, made: Any = made,
-                planned: Any = planned, lanes: Any = lanes, form: Any = (part, 1), kind: str = kind,
+                planned: Any = planned, lanes: Any = lanes, form: Any = form, kind: str = kind,
                 steps: Any = steps, raw: Any = raw, weight: Any = weight, rate: Any = rate, norm: Any = norm,
             ) -> None:  # fmt: skip
                 rings = raw, steps.mixed, steps.factors
@@ -288,7 +332,7 @@ def layer_table() -> dict[str, dict[str, float]]:
                     else:
                         gated_norm(rows_, gate, norm, made, 8, 1e-5, gate_first=True)
 
-            found.setdefault(f"{kind} layer, part {part}", {})[str(rows)] = timed(f"{kind} layer", LAYERS, runs)
+            found.setdefault(f"layer of {label}", {})[str(rows)] = timed(label, LAYERS, runs)
     for name, row in found.items():
         show(name, row)
     return found
@@ -361,8 +405,12 @@ def span_table() -> dict[str, float]:
 
 def measure() -> dict[str, Any]:
     """Microseconds by kernel, form and rows."""
+    between = layer_costs(DELTA_FORMS, shared_out)
+    for name, row in between.items():
+        show(f"between products: {name}", row)
     found = {
-        "steps": {**steps_table("delta", DELTA_FORMS), **steps_table("mamba2", MAMBA2_FORMS)},
+        "between products": between,
+        "steps": {name: row for kind, forms in FORMS.items() for name, row in steps_table(kind, forms).items()},
         "layers": layer_table(),
         "small": small_table(),
         "span": span_table(),

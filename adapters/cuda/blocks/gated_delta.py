@@ -1,7 +1,8 @@
 """The gated delta net: a convolution, then one matrix of state a head that decays, is corrected and is read.
 
 Per row and value head: S <- e^g S; d = beta (v - S^T k); S <- S + k d^T; y = S^T q. Decoded rows take these steps one
-by one in one loop; a prompt's span takes them in blocks of 64, which are other bits, always the same ones.
+by one in one loop (`kernels/cuda/delta_steps.cu`); a prompt's span takes them in blocks of 64, which are other bits,
+always the same ones.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from tensorfold.adapters.cuda.assembly import Assembly
 from tensorfold.adapters.cuda.recurrent_state import LaneStates, check_widths, conv_weights, decay_rate, on_device
 from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
 from tensorfold.domain.families.ops import GatedDelta
+from tensorfold.kernels.cuda.delta_steps import Form, Steps
 from tensorfold.kernels.triton.conv import DELTA_FACTORS, SPAN_GATES, delta_inputs, delta_span
 from tensorfold.kernels.triton.delta_scan import delta_scan
 from tensorfold.kernels.triton.gates import gated_norm, gated_norm_span
-from tensorfold.kernels.triton.recurrent import delta_rows
 
 
 class GatedDeltaBlock(LaneStates):
@@ -28,6 +29,11 @@ class GatedDeltaBlock(LaneStates):
         channels, heads = plan.conv.channels, plan.value_heads
         super().__init__(assembly, channels, DELTA_FACTORS, (heads, plan.key_dim, plan.value_dim))
         self._plan, self._dtype = plan, assembly.dtype
+        self._form = Form(heads, plan.key_heads, plan.key_dim, plan.value_dim, assembly.dtype == torch.float32)
+        if assembly.delta is None:
+            raise ValueError(f"{path} takes gated delta steps, which nothing here launches")
+        self._launches, self._products = assembly.delta, assembly.products
+        self._launches.expect(self._form, assembly.room.lanes - 1)
         self._project = assembly.products.linear(*(f"{path}.{name}" for name in ("qkv", "z", "b", "a")))
         self._weight, self._bias = conv_weights(assembly, plan.conv, f"{path}.conv")
         self._rate = decay_rate(assembly, f"{path}.decay_log")
@@ -71,9 +77,8 @@ class GatedDeltaBlock(LaneStates):
         return made
 
     def _steps(self, at: Rows, lanes: Tensor | None, read: Tensor) -> None:
-        delta_rows(
-            self.places, self.mixed, self.factors, at.schedule, at.counts, at.places, lanes, read, self._plan.key_heads
-        )
+        steps = steps_of(self.places, self.mixed, self.factors, at.schedule, at.counts, at.places, lanes, read)
+        self._launches.launch(self._form, steps, self._products.stream(), self._products.early)
 
     def _gated(self, norm: Callable[..., None], read: Tensor, z: Tensor) -> Tensor:
         plan, rows = self._plan, read.flatten(1)
@@ -81,3 +86,33 @@ class GatedDeltaBlock(LaneStates):
         silu = plan.gate == "silu"
         norm(rows, z, self._norm, out, plan.value_heads, plan.norm.eps, gate_first=False, silu=silu)
         return out
+
+
+def steps_of(
+    state: Tensor, mixed: Tensor, factors: Tensor, schedule: Tensor, counts: Tensor, places: Tensor,
+    lanes: Tensor | None, out: Tensor,
+) -> Steps:  # fmt: skip
+    """The gated delta steps of every lane by its schedule, as they are launched; tensors lie without gaps.
+
+    `state` float32 [places, H, K, V]; rings `mixed` [lanes * ring, 2 * key_heads * K + H * V] and `factors`
+    [lanes * ring, H, 8] as `conv.delta_inputs` leaves them; `schedule` [lanes, S, 3], `counts` [lanes] and `places`
+    [lanes, 2] int32, as `Rows` says; `out` [rows, H, V]. The last lane is nobody's and has no steps. With `lanes`
+    int32 [rows], the lane of each row, lanes without rows are left out where that makes fewer programs: the bits are
+    the same.
+    """
+    slots, most, _ = schedule.shape
+    by_row = lanes is not None and len(out) < slots - 1
+    return Steps(
+        state=state.data_ptr(),
+        mixed=mixed.data_ptr(),
+        factors=factors.data_ptr(),
+        schedule=schedule.data_ptr(),
+        counts=counts.data_ptr(),
+        places=places.data_ptr(),
+        lanes=(counts if lanes is None else lanes).data_ptr(),
+        out=out.data_ptr(),
+        programs=len(out) if by_row else slots - 1,
+        by_row=by_row,
+        most=most,
+        ring=mixed.shape[0] // slots,
+    )

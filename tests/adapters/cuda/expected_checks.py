@@ -40,6 +40,7 @@ from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import chain
 from tensorfold.kernels.cuda.affine_rows import ExpertLaunch, Launch, Matrix
 from tests.adapters.cuda.heads.mtp_checks import kept
+from tests.adapters.cuda.host_delta import HostDelta
 from tests.adapters.cuda.host_launches import HostLaunches
 from tests.adapters.cuda.tiny_cuda import CONTEXT, TinyCuda, silent, tiny_cuda
 from tests.synthetic.plan_checkpoints import dflash_plan, write_drafter
@@ -76,7 +77,7 @@ def loaded(
     weights, launches, device = tiny.reader(), ZeroLaunches(), torch.device("cpu")
     products = Products(weights, launches, device)
     products.launched_with(rows or counts(sizes))
-    assembly = Assembly(weights, products, sizes, device, torch.float32, "float32")
+    assembly = Assembly(weights, products, sizes, device, torch.float32, "float32", HostDelta())
     return launches, assembled(tiny.plan, assembly, head, graphs=False)
 
 

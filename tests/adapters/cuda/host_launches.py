@@ -38,8 +38,8 @@ class HostLaunches:
 
         def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
             numbers = unpacked(weights, matrix)
-            given = _at(x, (rows, matrix.inputs), np.float32)
-            _at(y, (rows, matrix.outputs), np.float32)[:] = [numbers @ row for row in given.astype(np.float64)]
+            given = at_address(x, (rows, matrix.inputs), np.float32)
+            at_address(y, (rows, matrix.outputs), np.float32)[:] = [numbers @ row for row in given.astype(np.float64)]
 
         return launch
 
@@ -48,11 +48,14 @@ class HostLaunches:
         assert pairs <= 256
 
         def launch(stack: int, x: int, y: int, items: int, members: int, stream: int, early: bool) -> None:
-            count = int(_at(items, (1,), np.int32)[0])
+            count = int(at_address(items, (1,), np.int32)[0])
             size = -(-matrix.outputs // 16) * matrix.groups * block_words(matrix.bits) * 4
-            given, made = _at(x, (rows, matrix.inputs), np.float32), _at(y, (pairs, matrix.outputs), np.float32)
-            pair = _at(members, (256, 2), np.int32)
-            for expert, first, several in _at(items + 4, (count, 3), np.int32).tolist():
+            given, made = (
+                at_address(x, (rows, matrix.inputs), np.float32),
+                at_address(y, (pairs, matrix.outputs), np.float32),
+            )
+            pair = at_address(members, (256, 2), np.int32)
+            for expert, first, several in at_address(items + 4, (count, 3), np.int32).tolist():
                 assert 1 <= several <= 8
                 numbers = unpacked(stack + expert * size, matrix)
                 for row, place in pair[first : first + several].tolist():
@@ -64,7 +67,7 @@ class HostLaunches:
 def unpacked(address: int, matrix: Matrix) -> Floats:
     """A packed matrix as numbers [N, K]: the order that `affine_pack.py` states, the other way round."""
     tiles, groups, bits = -(-matrix.outputs // 16), matrix.groups, matrix.bits
-    blocks = _at(address, (tiles, groups, block_words(bits)), np.uint32)
+    blocks = at_address(address, (tiles, groups, block_words(bits)), np.uint32)
     if bits == 16:
         words = blocks.reshape(tiles, groups, 4, 8, 4, 2, 2)  # step, r, q, pair, h
         halves = np.stack([words << 16, words & 0xFFFF0000], -1).view(np.float32)
@@ -92,7 +95,7 @@ def _fields(words: NDArray[np.uint32], width: int) -> NDArray[np.int64]:
     return fields
 
 
-def _at(address: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+def at_address(address: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """What lies at an address, seen as an array."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return np.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype).reshape(shape)

@@ -53,8 +53,14 @@ class HeldWeights:
 class HostProducts:
     """Makes products of the slots that `weights` reads: `HeldWeights`, or a checkpoint's reader."""
 
+    early = False
+
     def __init__(self, weights: Any) -> None:
         self._weights = weights
+
+    def stream(self) -> int:
+        """Nothing is queued here."""
+        return 0
 
     def launched_with(self, counts: Iterable[int]) -> None:
         """Nothing is compiled here."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -18,8 +17,8 @@ from tensorfold.kernels.cuda.driver import DriverError
 from tests.adapters.cuda.host_launches import HostLaunches
 
 
-class Rows:
-    """Stands in for the row kernels: `fault` is what making them raises."""
+class Kernels:
+    """Stands in for kernels of a kind: `fault` is what making them raises."""
 
     def __init__(self, fault: Exception | None = None) -> None:
         self.fault, self.calls = fault, list[str]()
@@ -33,16 +32,16 @@ class Rows:
         self.calls.append("closed")
 
 
-def run(rows: Any, inside: Callable[[], None] = lambda: None) -> list[str]:
+def run(kernels: Sequence[Kernels], inside: Callable[[], None] = lambda: None) -> list[str]:
     lines: list[str] = []
-    with compiling(rows, lines.append):
+    with compiling(kernels, lines.append):
         inside()
     return lines
 
 
 def test_what_was_expected_is_made_when_the_weights_are_read() -> None:
-    rows = Rows()
-    assert run(rows) == [] and rows.calls == ["made", "closed"]
+    kernels = Kernels(), Kernels()
+    assert run(kernels) == [] and [each.calls for each in kernels] == [["made", "closed"]] * 2
 
 
 @pytest.mark.parametrize(
@@ -63,24 +62,25 @@ def test_what_was_expected_is_made_when_the_weights_are_read() -> None:
     ],
 )
 def test_a_kernel_that_cannot_be_had_refuses_the_load_in_one_sentence(fault: Exception, says: str) -> None:
-    rows: Any = Rows(fault)
+    kernels = Kernels(), Kernels(fault), Kernels()
     lines: list[str] = []
-    with pytest.raises(RefusedError) as refused, compiling(rows, lines.append):
+    with pytest.raises(RefusedError) as refused, compiling(kernels, lines.append):
         pass
     message = refused.value.message
-    assert says in message and "\n" not in message and message.endswith(".") and rows.calls[-1] == "closed"
+    assert says in message and "\n" not in message and message.endswith(".")
+    assert [each.calls for each in kernels] == [["made", "closed"], ["made", "closed"], ["closed"]]
     assert lines == (["line 1", "line 2"] if isinstance(fault, CompilerError) else [])
 
 
 def test_a_load_that_fails_for_another_reason_waits_for_nothing() -> None:
-    rows = Rows()
+    kernels = Kernels(), Kernels()
 
     def refuse() -> None:
         raise RefusedError("no such layer")
 
     with pytest.raises(RefusedError, match="no such layer"):
-        run(rows, refuse)
-    assert rows.calls == ["closed"]
+        run(kernels, refuse)
+    assert [each.calls for each in kernels] == [["closed"]] * 2
 
 
 def test_row_counts_are_expected_in_launches_as_large_as_there_are() -> None:

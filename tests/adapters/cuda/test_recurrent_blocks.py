@@ -28,6 +28,7 @@ from tensorfold.kernels.reference.gated_delta import gated_delta_step  # noqa: E
 from tensorfold.kernels.reference.gated_delta import gated_norm as exact_gated_norm  # noqa: E402
 from tensorfold.kernels.reference.mamba2 import gate_then_norm, mamba2_step, step_sizes  # noqa: E402
 from tensorfold.kernels.reference.short_conv import no_history, short_conv  # noqa: E402
+from tests.adapters.cuda.host_delta import HostDelta  # noqa: E402
 from tests.adapters.cuda.host_products import HeldWeights, HostProducts  # noqa: E402
 
 Tensor = Any
@@ -52,7 +53,8 @@ class Layer:
         self.table = chance.normal(size=(TOKENS, WIDTH)).astype(np.float32)
         weights = HeldWeights(values, biases)
         self.room = room(2, 100, kept=1)
-        assembly = Assembly(weights, HostProducts(weights), self.room, torch.device("cpu"), torch.float32, "float32")
+        products, device = HostProducts(weights), torch.device("cpu")
+        assembly = Assembly(weights, products, self.room, device, torch.float32, "float32", HostDelta())
         self.block: Any = (GatedDeltaBlock if isinstance(plan, GatedDelta) else Mamba2Block)(assembly, plan, "op")
         assert assembly.order == [self.block]
         self.spec = assembly.entries
@@ -233,6 +235,11 @@ def test_a_new_lane_remembers_nothing_of_an_old_one(layer: Layer) -> None:
     again, same = serial(layer, text(4))
     assert torch.equal(first, again)
     assert image == same
+
+
+def test_a_block_whose_steps_nothing_launches_is_refused() -> None:
+    with pytest.raises(ValueError, match="op takes gated delta steps, which nothing here launches"):
+        GatedDeltaBlock(Assembly(None, None, room(1, 100), "cpu", torch.float32, "float32"), DELTA, "op")
 
 
 def test_another_convolution_and_odd_widths_are_refused_by_name() -> None:

@@ -26,7 +26,9 @@ from tensorfold.domain.families.plans import DecoderPlan
 from tensorfold.domain.families.storage import parse_quantization
 from tensorfold.domain.memory.cuda_holding import Room, room
 from tensorfold.kernels.cuda.affine_rows import RowKernels
+from tensorfold.kernels.cuda.delta_steps import DeltaKernels
 from tensorfold.kernels.cuda.driver import current_device
+from tests.adapters.cuda.host_delta import HostDelta
 from tests.adapters.cuda.host_products import HostProducts
 from tests.kernels.triton.quick import quicken
 from tests.synthetic.llama_checkpoints import TinyLlama
@@ -63,12 +65,14 @@ class TinyCuda:
         """Its decoder."""
         weights = self.reader()
         if not ON_CARD:
-            assembly = Assembly(weights, HostProducts(weights), sizes, torch.device("cpu"), torch.float32, "float32")
+            products = HostProducts(weights)
+            assembly = Assembly(weights, products, sizes, torch.device("cpu"), torch.float32, "float32", HostDelta())
             return assembled(self.plan, assembly, head, graphs=False)
         device = torch.device("cuda", 0)
         torch.zeros(1, device=device)
-        products = Products(weights, RowKernels(current_device(), self.folder.parent / "cubins", silent), device)
-        assembly = Assembly(weights, products, sizes, device, torch.bfloat16, "bfloat16")
+        card, cubins = current_device(), self.folder.parent / "cubins"
+        rows, delta = RowKernels(card, cubins, silent), DeltaKernels(card, cubins, silent)
+        assembly = Assembly(weights, Products(weights, rows, device), sizes, device, torch.bfloat16, "bfloat16", delta)
         return assembled(self.plan, assembly, head, graphs=True)
 
     def model(self, streams: int = 6, kept: int = 3, head: MakeHead | None = None) -> CudaModel:

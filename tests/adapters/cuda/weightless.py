@@ -22,6 +22,7 @@ from tensorfold.adapters.cuda.engine_parts import EngineParts
 from tensorfold.adapters.cuda.products import Products
 from tensorfold.application.stored_weights import Codes, Values
 from tensorfold.domain.memory.cuda_holding import Room
+from tensorfold.kernels.cuda.delta_steps import Form, Steps
 from tensorfold.kernels.cuda.driver import Device
 from tests.benchmarks.gpu_heads import head_of
 from tests.synthetic.planted_weights import PlantedWeights
@@ -100,6 +101,16 @@ class NoLaunches:
     experts = rows
 
 
+class NoDelta:
+    """Gated delta steps that are not launched."""
+
+    def expect(self, form: Form, lanes: int) -> None:
+        """Nothing is compiled."""
+
+    def launch(self, form: Form, steps: Steps, stream: int, early: bool) -> None:
+        """Nothing runs."""
+
+
 class NoGraphs:
     """What is recorded runs once, as a capture does."""
 
@@ -132,7 +143,7 @@ def built(name: str, layers: int, pools: Room) -> tuple[TrueModel, EngineParts]:
     )  # fmt: skip
     device = torch.device("meta")
     assembly = Assembly(
-        weights, Products(weights, NoLaunches(), device), pools, device, torch.bfloat16, "bfloat16"
+        weights, Products(weights, NoLaunches(), device), pools, device, torch.bfloat16, "bfloat16", NoDelta()
     )  # fmt: skip
     make = head_of(model.plan, model.weights, model.drafter, model.drafter_weights)
     decoder = Decoder(assembly, model.plan)

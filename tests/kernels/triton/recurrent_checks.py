@@ -1,31 +1,45 @@
 """What convolutions and recurrent steps must hold on a card ("cuda") or in Triton's interpreter ("cpu").
 
 Near float64, and windows, trees and replays equal to steps one by one, bit for bit. `python -m` runs the checks named,
-or all, in the interpreter (with TRITON_INTERPRET=1) and prints those that passed.
+or all, in the interpreter (with TRITON_INTERPRET=1) and prints those that passed. Gated delta steps are the CUDA
+kernel's on a card and those of its stand-in elsewhere: what that proves is the inputs that Triton leaves for them, and
+that the stand-in, which proves the blocks' schedules, means by each flag what the kernel does.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 from numpy.typing import NDArray
 
+from tensorfold.adapters.cuda.assembly import DeltaLaunches
+from tensorfold.adapters.cuda.blocks.gated_delta import steps_of
+from tensorfold.adapters.cuda.rows import COMMIT, RESET, RETURN, SAVE
+from tensorfold.kernels.cuda.delta_steps import DeltaKernels, Form
+from tensorfold.kernels.cuda.driver import current_device
 from tensorfold.kernels.reference.activations import silu
 from tensorfold.kernels.reference.gated_delta import gated_delta_step
 from tensorfold.kernels.reference.gated_delta import gated_norm as exact_gated_norm
 from tensorfold.kernels.reference.mamba2 import gate_then_norm, mamba2_step, step_sizes
 from tensorfold.kernels.triton.conv import delta_inputs, mamba2_inputs
+from tensorfold.kernels.triton.following import LEAST
 from tensorfold.kernels.triton.gates import gated_norm, gated_norm_span
-from tensorfold.kernels.triton.recurrent import COMMIT, RESET, RETURN, SAVE, delta_rows, mamba2_rows
+from tensorfold.kernels.triton.recurrent import mamba2_rows
+from tests.adapters.cuda.host_delta import HostDelta
 
 Tensor = Any
 Floats = NDArray[np.float64]
 LANES, RING = 3, 12
 NONE = (-1, -1, -1)
+_KEPT = ExitStack()
 
 
 def exact(tensor: Tensor) -> Floats:
@@ -41,6 +55,27 @@ def near(result: Tensor, true: Floats, most: float) -> None:
 
 def ints(device: str, values: object) -> Tensor:
     return torch.tensor(values, dtype=torch.int32, device=device)
+
+
+@cache
+def delta_launches(device: str) -> DeltaLaunches:
+    """The kernel on a card, whose machine code is kept as long as the process; elsewhere its stand-in."""
+    if device == "cpu":
+        return HostDelta()
+    torch.zeros(1, device=device)  # makes a context current
+    kept = _KEPT.enter_context(tempfile.TemporaryDirectory())
+    return DeltaKernels(current_device(), Path(kept), lambda line: None)
+
+
+def run_delta(
+    form: Form, state: Tensor, mixed: Tensor, factors: Tensor, schedule: Tensor, counts: Tensor, places: Tensor,
+    lanes: Tensor | None, out: Tensor,
+) -> None:  # fmt: skip
+    """Gated delta steps on the current stream, started early where the card can."""
+    steps = steps_of(state, mixed, factors, schedule, counts, places, lanes, out)
+    launches, on_card = delta_launches(state.device.type), state.is_cuda
+    stream = int(torch.cuda.current_stream().cuda_stream) if on_card else 0
+    launches.launch(form, steps, stream, on_card and torch.cuda.get_device_capability() >= LEAST)
 
 
 class Case:
@@ -134,7 +169,9 @@ class Delta(Case):
         )  # fmt: skip
 
     def steps(self, schedule: Tensor, counts: Tensor, places: Tensor, lanes: Tensor | None, out: Tensor) -> None:
-        delta_rows(self.state, self.mixed, self.factors, schedule, counts, places, lanes, out, self.key_heads)
+        form = Form(self.heads, self.key_heads, *self.state_shape, wide=True)
+        delta_launches(self.device).expect(form, LANES - 1)
+        run_delta(form, self.state, self.mixed, self.factors, schedule, counts, places, lanes, out)
 
     def step(self, state: Floats, mixed: Floats, rest: Floats) -> tuple[Floats, Floats]:
         log = np.log(-exact(self.rate))

@@ -61,11 +61,6 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
         [HALF, HALF, LONG, FULL, HALF, *[LONG] * 3, REAL, False, True, 16, 128],
         4,
     ),
-    "delta": (
-        recurrent._delta,
-        [FULL, HALF, FULL, *[WORD] * 4, LONG, HALF, *[LONG] * 5, 128, 128, 16],
-        1,
-    ),
     "mamba2": (
         recurrent._mamba2,
         [FULL, HALF, FULL, FULL, *[WORD] * 4, LONG, FULL, *[LONG] * 5, 64, 128, 4],
