@@ -28,7 +28,13 @@ Tensor = Any
 SHAPES = {"qwen": (24, 4, 256), "nemotron": (32, 2, 128), "llama": (32, 8, 128)}
 ROWS, KEYS = (1, 2, 8, 10, 16, 32, 64), (2000, 16_000)
 CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
-    "qwen": ({}, {"few": 0}, {"tile": 16, "warps": 4, "few": 0}, {"step": 32, "warps": 4, "few": 0}),
+    "qwen": (
+        {},
+        {"large": 0},
+        {"few": 0, "large": 0},
+        {"tile": 16, "warps": 4, "few": 0, "large": 0},
+        {"step": 32, "warps": 4, "few": 0, "large": 0},
+    ),
     "nemotron": ({}, {"few": 0}),
     "llama": ({}, {"few": 0}),
 }  # fmt: skip
@@ -406,7 +412,7 @@ def warm_one(job: int) -> None:
     for number, (_, form) in enumerate(forms(name)):
         if number % 4 == job // len(SHAPES):
             lanes = Lanes(SHAPES[name], 100, 2, 1)
-            for rows in (1, 9, 32, 64):
+            for rows in (1, 3, 9, 32, 64):
                 run = Decode(form, lanes, rows)
                 run.place()
                 run.attend()

@@ -7,7 +7,6 @@ the card may have.
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 import triton  # type: ignore[import-not-found, unused-ignore]
@@ -15,6 +14,7 @@ from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found,
 
 from tensorfold.kernels.triton import attention, move_keys, place_rows, prompt_attention
 from tensorfold.kernels.triton.attention import Form, form_of, launched
+from tensorfold.kernels.triton.attention_merge import merge_parts
 from tensorfold.kernels.triton.prompt_attention import PromptForm, prompt_form
 from tests.kernels.triton.starting import with_start
 
@@ -30,13 +30,13 @@ def part(form: Form) -> Kinds:
     """The arguments of a unit's kernel."""
     sizes: Kinds = [form.heads, form.groups, form.width, form.dims, form.window > 0, form.tile, form.per_tile]
     pointers = [*[HALF] * 3, *[WORD] * 6, *[FULL] * 3]
-    return [*pointers, REAL, *[LONG] * 4, *sizes, form.parts, form.span, form.folds, form.step, ROWS]
+    return [*pointers, REAL, *[LONG] * 4, *sizes, form.parts, form.step, ROWS]
 
 
 def merge(form: Form) -> Kinds:
     """Those of the merge."""
-    sizes: Kinds = [form.heads, form.width, form.window > 0, form.parts, form.span, form.least, form.step, True, 64]
-    return [*[FULL] * 3, WORD, HALF, HALF, REAL, *[LONG] * 4, *sizes]
+    heads: Kinds = [form.heads, form.groups, form.width, form.window > 0]
+    return [*[FULL] * 3, WORD, HALF, HALF, REAL, *[LONG] * 3, *heads, form.parts, form.least, form.step, True, 64]
 
 
 def place(form: Form, *, of_rows: bool) -> Kinds:
@@ -48,8 +48,8 @@ def place(form: Form, *, of_rows: bool) -> Kinds:
 
 def plan(form: Form) -> Kinds:
     """Those of the plan."""
-    cut: Kinds = [form.window > 0, form.groups, form.per_tile, form.parts, form.span, form.each, form.least]
-    return [*[WORD] * 5, *[LONG] * 3, *cut, form.step, ROWS, ROWS]
+    cut: Kinds = [form.window > 0, form.groups, form.per_tile, form.parts, form.least, form.step]
+    return [*[WORD] * 5, *[LONG] * 3, *cut, ROWS, ROWS]
 
 
 def span(form: Form, cut: PromptForm) -> Kinds:
@@ -80,21 +80,20 @@ if __name__ == "__main__":
     for heads, groups, width, window in shapes:
         form = form_of(heads, groups, width, window, MEMORY[card], same_chains=card != 100)
         cut = prompt_form(width, MEMORY[card])
-        few, folds = launched(form, 1), launched(replace(form, span=4, many=8), 64)
-        assert folds.folds
+        few, large = launched(form, 1), launched(form, 64)
         kernels: dict[str, tuple[Any, Kinds, int, int]] = {
             "part": (attention._part, part(form), form.warps, form.stages),
             "part_few": (attention._part, part(few), few.warps, few.stages),
-            "part_folds": (attention._part, part(folds), folds.warps, folds.stages),
+            "part_large": (attention._part, part(large), large.warps, large.stages),
             "plan": (attention._plan, plan(form), 4, 3),
-            "merge": (attention._merge, merge(form), 2, 3),
+            "merge": (merge_parts, merge(form), 2, 3),
             "place": (place_rows._place, place(form, of_rows=True), 4, 3),
             "place_span": (place_rows._place, place(form, of_rows=False), 1, 3),
             "span": (prompt_attention._span, span(form, cut), cut.warps, 3),
         }
-        shown = (
-            kernels if width == 256 else {name: kernels[name] for name in ("part", "part_few", "part_folds", "span")}
-        )
+        if not form.large:
+            del kernels["part_large"]
+        shown = kernels if width == 256 else {name: kernels[name] for name in ("part", "part_few", "span")}
         for name, (kernel, kinds, warps, stages) in shown.items():
             made = compiled(kernel, kinds, card, warps, stages)
             assert made.metadata.shared <= MEMORY[card], (name, form, cut, made.metadata.shared)
