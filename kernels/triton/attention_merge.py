@@ -27,15 +27,17 @@ def merge_parts(
     length = tl.load(lengths + row)
     size = partition_size(length, window, windowed, parts, step, least)
     low, high = partition_range(length, window, size, windowed)
-    there, slot = entry < high - low, (low + entry) % parts
+    there, slot = entry < high - low, (low + entry) % parts if windowed else entry
     at = (row * heads + head) * parts + slot
-    of_group = (head // shared * parts + slot).to(tl.int64) * tl.num_programs(0) + row
-    mixed += (of_group * shared + head % shared)[:, None] * width + dim[None, :]
+    # One partition of a key head lies behind another; a launch's rows leave these offsets well within 32 bits.
+    each = tl.num_programs(0) * (shared * width)
+    mixed += (head // shared * parts).to(tl.int64) * each + (row * shared + head % shared) * width
+    mixes = mixed + (slot * each)[:, None] + dim[None, :]
     inside = dim < width
     wait_before(early)
     top = tl.load(most + at, mask=there, other=float("-inf"))
     sums = tl.load(total + at, mask=there, other=0.0)
-    mix = tl.load(mixed, mask=there[:, None] & inside[None, :], other=0.0)
+    mix = tl.load(mixes, mask=there[:, None] & inside[None, :], other=0.0)
     highest = tl.max(top, 0)
     share = tl.exp2((top - tl.where(highest == float("-inf"), 0.0, highest)) * factor)
     weights = tl.sum(share * sums, 0)
