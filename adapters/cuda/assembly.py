@@ -30,8 +30,8 @@ class Block(Protocol):
 class KeyBlock(Protocol):
     """A block whose lanes hold keys and values in pages."""
 
-    def move(self, moves: Tensor) -> None:
-        """`moves` int32 [M, 3]: lane slot, key slot it lies in, key slot it belongs in; in order."""
+    def move(self, moves: Tensor, table: Tensor) -> None:
+        """`moves` int32 [M, 3]: lane slot, key slot it lies in, one it belongs in; in order. `table`: as `Rows` has it."""
         ...
 
     def copy_pages(self, pairs: Pairs) -> None:

@@ -157,7 +157,7 @@ class EngineParts:
         """Bring the keys of kept rows of trees to their own positions."""
         rows = torch.tensor(moves, dtype=torch.int32, device=self._device)
         for keys in self.assembly.keyed:
-            keys.move(rows)
+            keys.move(rows, self.table.device)
         if self.head is not None:
             self.head.move(rows)
 

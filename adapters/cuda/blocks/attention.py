@@ -46,7 +46,6 @@ class AttentionBlock:
         self._pages = KeyPages(
             assembly.room.pages, plan.kv_heads, plan.head_dim, plan.window, assembly.dtype, assembly.device
         )
-        self._table: Tensor = None
         # Layers of one form have one plan a round, which the first of them makes.
         alike = (block for block in assembly.keyed if isinstance(block, AttentionBlock) and block._form == self._form)
         self._planner: AttentionBlock = next(alike, self)
@@ -55,7 +54,6 @@ class AttentionBlock:
 
     def decode(self, x: Tensor, at: Rows) -> Tensor:
         """Rows [R, D] to [R, D]; their keys and values go to their slots."""
-        self._table = at.table
         form, planned = launched(self._form, at.count), self._plan_of(at)
         pages, projected = self._pages, self._project.decode(x)
         query = self._queries(x)
@@ -101,9 +99,9 @@ class AttentionBlock:
             return None, (0, 0)
         return projected[:, width:], (projected.shape[1], 2 * width)
 
-    def move(self, moves: Tensor) -> None:
-        """Bring kept rows' keys and values to their own positions, in the lanes of the rows decoded last."""
-        move_keys(moves, self._table, self._pages.keys, self._pages.values)
+    def move(self, moves: Tensor, table: Tensor) -> None:
+        """Bring kept rows' keys and values to their own positions, in lanes whose pages `table` lists."""
+        move_keys(moves, table, self._pages.keys, self._pages.values)
 
     def copy_pages(self, pairs: Pairs) -> None:
         """Whole pages, (from, to) each."""

@@ -311,21 +311,6 @@ class ListedStates:
                 self._raw[row] = value
 
 
-class _TabledKeys(ListedKeys):
-    """Keys whose lanes' pages are those of the last launch's table, as a real block remembers them."""
-
-    table: Tensor = None
-
-    def decode(self, x: Tensor, at: Rows) -> Tensor:
-        """Rows [R]."""
-        self.table = at.table
-        return super().decode(x, at)
-
-    def move(self, moves: Tensor, table: Tensor = None) -> None:
-        """As the blocks' protocol has it."""
-        super().move(moves, self.table)
-
-
 class ListedDecoder:
     """Four layers, states and keys in turn, of which every row goes through all."""
 
@@ -334,7 +319,7 @@ class ListedDecoder:
         self._tape, self._vocabulary = tape, vocabulary
         self.layers: list[Any] = []
         for number in range(4):
-            block: Any = (_TabledKeys if number % 2 else ListedStates)(tape, assembly.room, number + 1)
+            block: Any = (ListedKeys if number % 2 else ListedStates)(tape, assembly.room, number + 1)
             self.layers.append(block)
             (assembly.keyed if number % 2 else assembly.recurrent).append(block)
             assembly.order.append(block)

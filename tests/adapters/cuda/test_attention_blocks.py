@@ -100,7 +100,7 @@ class Layer:
             moved = kept(entry, plan, path, chain=window.is_chain)
             moves += [(entry.slot, source, target) for source, target in moved]
         if moves:
-            self.block.move(torch.tensor(moves, dtype=torch.int32))
+            self.block.move(torch.tensor(moves, dtype=torch.int32), self.pages.device)
         return list(made[:count].split([len(window) for _, window, _ in windows]))
 
     def step(self, entry: LaneEntry, token: int) -> Tensor:
