@@ -1,6 +1,7 @@
 """How decode attention over heads of one shape is cut: into tiles of (row, head) pairs, partitions and key tiles.
 
-A launch's rows choose its tile by their count alone. Only `step`, `parts` and `least` decide bits.
+A launch's tile follows from how many rows it has, and how many lanes a model. Only `step`, `parts` and `least` decide
+bits.
 """
 
 from __future__ import annotations
@@ -80,15 +81,17 @@ def form_of(
     return Form(heads, groups, width, window, tile, step, parts, warps, stages, resident, few, large)
 
 
-def launched(form: Form, rows: int) -> Form:
+def launched(form: Form, rows: int, lanes: int = 1) -> Form:
     """The form in which a launch of so many rows runs: few pairs in a smaller tile, many in a larger one.
 
-    The bits are the same: all sums over keys are chains of the matrix unit, whichever of its instructions makes them
+    `lanes` is the most lanes that rows are of. A tile holds rows of one lane alone: its even share of them. The bits
+    are the same: all sums over keys are chains of the matrix unit, whichever of its instructions makes them
     (`python -m tests.benchmarks.gpu --part attention` compares them on a card).
     """
-    if form.few and rows * form.shared <= form.few:
+    share = -(-rows // lanes)
+    if form.few and share * form.shared <= form.few:
         return replace(form, tile=form.few, warps=4, few=0, large=0)
-    if form.large and rows > form.per_tile:
+    if form.large and share > form.per_tile:
         # A warpgroup has 64 pairs of its own. Two copies of keys fit beside the queries.
         return replace(form, tile=form.large, warps=8, stages=2, resident=1, few=0, large=0)
     return form

@@ -18,7 +18,7 @@ from tensorfold.adapters.cuda.key_pages import KeyPages
 from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.ops import Attention, Norm
-from tensorfold.kernels.triton.attention import attend_rows, form_of, launched, plan, scratch_for
+from tensorfold.kernels.triton.attention import Form, attend_rows, form_of, launched, plan, scratch_for
 from tensorfold.kernels.triton.move_keys import move_keys
 from tensorfold.kernels.triton.place_rows import HeadForm, place_rows, place_span
 from tensorfold.kernels.triton.prompt_attention import attend_span, prompt_form
@@ -39,7 +39,7 @@ class AttentionBlock:
         processors, memory, same_chains = _card(assembly.device)
         self._form = form_of(plan.heads, plan.kv_heads, plan.head_dim, plan.window, memory, same_chains=same_chains)
         self._spans = prompt_form(plan.head_dim, memory)
-        self._programs = processors * self._form.resident
+        self._programs, self._lanes = processors * self._form.resident, assembly.room.lanes - 1
         self._project = assembly.products.linear(f"{path}.q", f"{path}.k", f"{path}.v")
         self._out = assembly.products.linear(f"{path}.out")
         self._head = _head_form(assembly, plan, path)
@@ -54,7 +54,7 @@ class AttentionBlock:
 
     def decode(self, x: Tensor, at: Rows) -> Tensor:
         """Rows [R, D] to [R, D]; their keys and values go to their slots."""
-        form, planned = launched(self._form, at.count), self._plan_of(at)
+        form, planned = self._launched(at), self._plan_of(at)
         pages, projected = self._pages, self._project.decode(x)
         query = self._queries(x)
         place_rows(
@@ -79,12 +79,16 @@ class AttentionBlock:
         )  # fmt: skip
         return self._out.prompt(mixed.reshape(at.count, -1))
 
+    def _launched(self, at: Rows) -> Form:
+        """The form of a launch of so many rows."""
+        return launched(self._form, at.count, self._lanes)
+
     def _plan_of(self, at: Rows) -> Tensor:
         """The plan of a round's rows: made by the first layer of this form, in each round, before its projection."""
         planner = self._planner
         if planner is self or planner._planned is None or planner._planned[0] is not at:
             planner = self
-            form = launched(self._form, at.count)
+            form = self._launched(at)
             self._planned = at, plan(form, at.lanes, at.lengths, at.committed, at.path)
         assert planner._planned is not None
         return planner._planned[1]

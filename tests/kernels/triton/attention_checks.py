@@ -158,6 +158,7 @@ def check_few_rows(device: str) -> None:
         form = form_of(heads, groups, width)
         few = launched(form, rows)
         assert few.tile < form.tile == launched(form, rows + 1).tile
+        assert launched(form, 8 * rows, 8) == few and launched(form, 8 * rows + 1, 8).tile == form.tile
         lanes = Lanes(device, [700], groups, width)
         query = noise(device, 9, heads, width)
         launch = Launch(lanes, chain(0, 690, 9))
