@@ -31,7 +31,7 @@ class KeyBlock(Protocol):
     """A block whose lanes hold keys and values in pages."""
 
     def move(self, moves: Tensor, table: Tensor) -> None:
-        """`moves` int32 [M, 3]: lane slot, key slot it lies in, one it belongs in; in order. `table`: as `Rows` has it."""
+        """`moves` int32 [M, 3]: lane slot, key slot it lies in, one it belongs in; in order. `table`: see `Rows`."""
         ...
 
     def copy_pages(self, pairs: Pairs) -> None:

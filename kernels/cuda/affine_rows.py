@@ -95,10 +95,6 @@ Beside the sums of 16 rows, registers have room for x of a part's first 3 or 4 g
 multiprocessors than clusters of eight, and one meeting less leaves room for x of half of K.
 """
 
-NARROW = False  # whether 3 to 8 rows take `NARROW_FORM` where a part of eight has 10 groups and outputs are many
-NARROW_FORM = Cut(8, 1), Tiling(1, 2, 8, 10, 2, 1, 1)
-"""Each block reads x of one part of K instead of four, 10 KB of 8 rows instead of 40; not measured yet."""
-
 
 def cut(matrix: Matrix, capability: tuple[int, int]) -> Cut:
     """How K is cut for `matrix`; its parts decide the order of additions.
@@ -119,8 +115,6 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
     warp then halve what waits for each other, where they leave not many more multiprocessors idle.
     """
     part = -(-matrix.groups // parts)
-    if NARROW and rows > FEW and (part, parts) == (10, NARROW_FORM[0].parts) and matrix.outputs > LARGE:
-        return NARROW_FORM
     if part > MOST_KEPT:
         blocks = 2 if rows <= FEW else parts
     elif rows <= FEW:

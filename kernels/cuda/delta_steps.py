@@ -60,6 +60,11 @@ class Form:
         """Warps of a head."""
         return -(-self.values // self.own)
 
+    @property
+    def tile_bytes(self) -> int:
+        """Shared memory of a head's state, and of the barrier that its copies meet at."""
+        return self.keys // 8 * (8 * self.values + 4) * 4 + 16
+
 
 @dataclass(frozen=True, slots=True)
 class Shares:
@@ -84,7 +89,7 @@ class Shares:
         pieces = 2 * form.keys // 8 + min(form.own, form.values) // 8 + 2
         need = 16 * self.warps * (most + (AHEAD + 1) * pieces)
         if self.tile:
-            need += form.keys // 8 * (8 * form.values + 4) * 4 + 16
+            need += form.tile_bytes
         return max(need, device.shared_bytes // 2 + _BESIDE) if self.alone else need
 
 
@@ -94,7 +99,8 @@ def shares(form: Form, programs: int, device: Device) -> Shares:
     for each in range(1, _MOST_WARPS + 1):
         if warps % each == 0 and warps // each * programs <= device.multiprocessors:
             return Shares(each, alone=True)
-    if device.capability >= (9, 0) and form.slices <= _MOST_WARPS:
+    # Two heads to a multiprocessor, so that one's copies hide the other's steps.
+    if device.capability >= (9, 0) and form.slices <= _MOST_WARPS and 2 * form.tile_bytes <= device.shared_bytes:
         return Shares(form.slices, tile=True)
     return Shares(next(each for each in (4, 3, 2, 1) if warps % each == 0))
 

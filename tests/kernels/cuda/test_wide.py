@@ -46,14 +46,8 @@ def test_many_rows_have_the_parts_of_few_and_fit(rows: int) -> None:
         assert block_groups(matrix.groups, made) * made.blocks >= matrix.groups
 
 
-@pytest.mark.parametrize("narrow", [False, True])
 @pytest.mark.parametrize("rows", range(1, 9))
-def test_few_rows_have_the_parts_of_many_however_they_share_them_out(
-    rows: int, narrow: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(affine_rows, "NARROW", narrow)
-    taken = few_rows(Matrix(34816, 5120, 4), 8, rows, 132) == affine_rows.NARROW_FORM
-    assert taken == (narrow and rows > 2)
+def test_few_rows_have_the_parts_of_many_however_they_share_them_out(rows: int) -> None:
     for outputs, inputs in (*SHAPES, (16384, 2560)):
         matrix = Matrix(outputs, inputs, 4)
         parts = cut(matrix, HOPPER).parts
