@@ -114,6 +114,13 @@ def test_the_nearest_profile_counts_where_tokens_a_round_leap() -> None:
     assert gpu_model._at_a_round(5.5, run) == {"tokens a round": 5.3}
 
 
+def test_a_profile_that_keeps_somewhat_fewer_counts_where_none_is_near() -> None:
+    found = iter((3.5, 4.9, 7.8, 6.4, 5.12, 5.0, 6.2, 6.0))
+    assert gpu_model._at_a_round(5.5, lambda chance: {"tokens a round": next(found)}) == {"tokens a round": 5.12}
+    found = iter((3.5, 4.9, 7.8, 6.4, 4.8, 4.7, 6.2, 6.0))
+    assert gpu_model._at_a_round(5.5, lambda chance: {"tokens a round": next(found)}) is None
+
+
 def test_a_model_that_draws_another_token_in_a_window_is_noticed() -> None:
     class Wider(WrappedModel):
         def collect(self, ticket: Ticket) -> Draws:
