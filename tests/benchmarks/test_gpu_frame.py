@@ -55,9 +55,19 @@ def test_the_rate_of_several_streams_is_that_of_the_time_they_share() -> None:
     assert rate_between([first, [(9.0, 1), (10.0, 1)]]) == 0.0
 
 
+def test_a_kernel_adds_what_it_ends_behind_the_one_before_it() -> None:
+    # "two" is started early and waits for "one"; a pause of the host's is nobody's.
+    events = [("two", 1.0, 9.0), ("one", 0.0, 6.0), ("one", 100.0, 103.0), ("two", 101.0, 104.0)]
+    kernels = per_round(events, 2)
+    assert list(kernels.items()) == [
+        ("one", {"launches": 1.0, "us": 4.5, "busy us": 4.5}),
+        ("two", {"launches": 1.0, "us": 2.0, "busy us": 5.5}),
+    ]
+    assert per_round([], 1) == {}
+
+
 def test_every_part_of_a_models_measures_runs_and_finds_no_difference() -> None:
-    kernels = per_round([("one", 3.0), ("two", 8.0), ("one", 1.0)], 2)
-    assert list(kernels.items()) == [("two", {"launches": 0.5, "us": 4.0}), ("one", {"launches": 1.0, "us": 2.0})]
+    kernels = per_round([("one", 0.0, 3.0)], 1)
     told = {"by rows": {"1": kernels}, "record": "off"}
     made = gpu_model.measure(hash_model(), "nemotron", clocked, silent, SMALL, profile=lambda: told)
     assert made.failed == {}
