@@ -18,7 +18,7 @@
 //
 // Launches of few lanes have warps of any heads in a block, as many as leave no multiprocessor two blocks. Launches of many
 // lanes move more states than wait for steps: with TILE a block is a whole head, whose state comes and goes through shared
-// memory in copies of 8 keys, which are neighbours in memory (before: 64 bytes of every 512 a warp, 15% slower).
+// memory in copies of 8 keys, which are neighbours in memory (by single warps, 64 bytes of every 512: 7% slower).
 //
 // Macros: HEADS and KEY_HEADS, KEYS and VALUES of a head, EACH and COLUMNS of a thread (powers of two), WARPS of a block,
 // WIDE (results are float32, else bf16), TILE.
