@@ -16,6 +16,7 @@ import torch
 
 from tensorfold.adapters.cuda.assembly import Assembly, Pairs
 from tensorfold.adapters.cuda.rows import CONV_PAST, Chunk, Tensor
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.ops import ShortConv
 
 
@@ -71,9 +72,11 @@ class LaneStates:
 
 
 def conv_weights(assembly: Assembly, plan: ShortConv, path: str) -> tuple[Tensor, Tensor | None]:
-    """A convolution's weight as float32 [4, C], oldest first, and its bias [C]. Raises ValueError for another form."""
+    """A convolution's weight as float32 [4, C], oldest first, and its bias [C]. Raises RefusedError for others."""
     if plan.kernel != CONV_PAST + 1 or plan.dilation != 1 or plan.activation != "silu":
-        raise ValueError(f"{path} is no convolution of {CONV_PAST + 1} neighbours with silu, which the kernels make")
+        raise RefusedError(
+            f"{path} is no convolution of {CONV_PAST + 1} neighbours with silu; the CUDA backend has no other."
+        )
     bias = assembly.weights.bias(path)
     taps = on_device(assembly, assembly.weights.floats(path)[:, 0, :].T)
     return taps, None if bias is None else on_device(assembly, bias)
@@ -90,10 +93,10 @@ def decay_rate(assembly: Assembly, path: str) -> Tensor:
 
 
 def check_widths(path: str, **widths: int) -> None:
-    """Raise ValueError for a width that a kernel's tile cannot have."""
+    """Raise RefusedError for a width that a kernel's tile cannot have."""
     for name, width in widths.items():
         if width < 16 or width & (width - 1):
-            raise ValueError(f"{path} has a {name} of {width}; the kernels take powers of two from 16 on")
+            raise RefusedError(f"{path} has a {name} of {width:,}; the CUDA backend takes powers of two from 16 on.")
 
 
 def _packed(values: Tensor) -> bytes:

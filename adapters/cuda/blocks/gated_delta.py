@@ -12,8 +12,9 @@ from collections.abc import Callable
 import torch
 
 from tensorfold.adapters.cuda.assembly import Assembly
-from tensorfold.adapters.cuda.recurrent_state import LaneStates, check_widths, conv_weights, decay_rate, on_device
+from tensorfold.adapters.cuda.recurrent_state import LaneStates, conv_weights, decay_rate, on_device
 from tensorfold.adapters.cuda.rows import Chunk, Rows, Tensor
+from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.domain.families.ops import GatedDelta
 from tensorfold.kernels.cuda.delta_steps import Form, Steps
 from tensorfold.kernels.triton.conv import DELTA_FACTORS, SPAN_GATES, delta_inputs, delta_span
@@ -25,11 +26,10 @@ class GatedDeltaBlock(LaneStates):
     """q, k and v through one convolution; the state's reading is normed, gated and projected."""
 
     def __init__(self, assembly: Assembly, plan: GatedDelta, path: str) -> None:
-        check_widths(path, key_width=plan.key_dim, value_width=plan.value_dim)
+        self._form = _form(plan, path, wide=assembly.dtype == torch.float32)
         channels, heads = plan.conv.channels, plan.value_heads
         super().__init__(assembly, channels, DELTA_FACTORS, (heads, plan.key_dim, plan.value_dim))
         self._plan, self._dtype = plan, assembly.dtype
-        self._form = Form(heads, plan.key_heads, plan.key_dim, plan.value_dim, assembly.dtype == torch.float32)
         if assembly.delta is None:
             raise ValueError(f"{path} takes gated delta steps, which nothing here launches")
         self._launches, self._products = assembly.delta, assembly.products
@@ -86,6 +86,14 @@ class GatedDeltaBlock(LaneStates):
         silu = plan.gate == "silu"
         norm(rows, z, self._norm, out, plan.value_heads, plan.norm.eps, gate_first=False, silu=silu)
         return out
+
+
+def _form(plan: GatedDelta, path: str, *, wide: bool) -> Form:
+    """The form of a layer's steps. Raises RefusedError for one that no kernel takes."""
+    try:
+        return Form(plan.value_heads, plan.key_heads, plan.key_dim, plan.value_dim, wide)
+    except ValueError as fault:
+        raise RefusedError(f"The CUDA backend has no gated delta steps of this form yet ({path}): {fault}.") from None
 
 
 def steps_of(

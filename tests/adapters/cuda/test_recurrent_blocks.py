@@ -20,6 +20,7 @@ from tensorfold.adapters.cuda.control import ControlBlock  # noqa: E402
 from tensorfold.adapters.cuda.lane_book import LaneBook, LaneEntry  # noqa: E402
 from tensorfold.adapters.cuda.plans import kept, left_in_ring, plan_window  # noqa: E402
 from tensorfold.adapters.cuda.rows import COMMIT, Chunk  # noqa: E402
+from tensorfold.application.ports.checkpoints import RefusedError  # noqa: E402
 from tensorfold.domain.families.ops import GatedDelta, Mamba2, Norm, ShortConv  # noqa: E402
 from tensorfold.domain.families.weights import op_weights  # noqa: E402
 from tensorfold.domain.memory.cuda_holding import room  # noqa: E402
@@ -242,8 +243,16 @@ def test_a_block_whose_steps_nothing_launches_is_refused() -> None:
         GatedDeltaBlock(Assembly(None, None, room(1, 100), "cpu", torch.float32, "float32"), DELTA, "op")
 
 
-def test_another_convolution_and_odd_widths_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"op\.conv is no convolution of 4 neighbours"):
-        Layer(GatedDelta(1, 2, 16, 16, ShortConv(64, 5), Norm(1e-6), "silu"))
-    with pytest.raises(ValueError, match="key_width of 24"):
-        Layer(GatedDelta(1, 2, 24, 16, ShortConv(80, 4), Norm(1e-6), "silu"))
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (GatedDelta(1, 2, 16, 16, ShortConv(64, 5), Norm(1e-6), "silu"), r"op\.conv is no convolution of 4 neighbours"),
+        (GatedDelta(1, 2, 24, 16, ShortConv(80, 4), Norm(1e-6), "silu"), r"\(op\): 24 keys of a head"),
+        (GatedDelta(1, 2, 16, 512, ShortConv(1056, 4), Norm(1e-6), "silu"), r"\(op\): 512 values of a head"),
+        (GatedDelta(2, 3, 16, 16, ShortConv(112, 4), Norm(1e-6), "silu"), r"\(op\): 3 heads are not shared out evenly"),
+        (Mamba2(2, 24, 16, 1, ShortConv(80, 4), Norm(1e-5)), "op has a head_width of 24"),
+    ],
+)
+def test_another_convolution_and_odd_widths_are_refused_by_name(plan: GatedDelta | Mamba2, says: str) -> None:
+    with pytest.raises(RefusedError, match=says):
+        Layer(plan)
