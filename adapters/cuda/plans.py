@@ -19,6 +19,7 @@ from tensorfold.adapters.cuda.tree_steps import tree_steps
 from tensorfold.domain.memory.cuda_holding import Room
 from tensorfold.domain.windows import Window
 
+Ints = NDArray[np.int32]
 TREE_STEPS = 72
 """Steps that the branches of a tree of 16 rows take at most: 8 rows on one way, and 8 leaves that each go it again."""
 
@@ -31,10 +32,8 @@ def most_steps(room: Room) -> int:
 LINES = ("ids", "positions", "lanes", "lengths", "committed", "slots", "ring_at")
 """The fields of `Rows` that have one number a row, in the order in which they lie in a block."""
 _ORDER = np.arange(1024, dtype=np.int32)
+"""More than the rows of any window, and than the slots of a row's way."""
 _INPUTS = _ORDER[:, None] + _ORDER[None, :CONV_PAST]
-
-
-Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def fill(fields: dict[str, NDArray[Any]], planned: Sequence[PlannedRows], rows: 
             steps[:, 1] = np.where(steps[:, 1] >= 0, steps[:, 1] + at, -1)
         schedule[entry.slot, : len(steps)] = steps
         counts[entry.slot] = len(steps)
-        places[entry.slot] = entry.places[:2]
+        places[entry.slot] = (entry.committed, entry.spare)
         at += count
     if at < rows:
         for line, number in zip(lines, (0, 0, nobody.slot, 1, 0, 0, nobody.own.start), strict=True):

@@ -107,7 +107,9 @@ def shares(form: Form, programs: int, device: Device) -> Shares:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What a launch reads and writes, as addresses of tensors that are 16-byte aligned, and their counts.
+    """What a launch reads and writes, as addresses of tensors, and their counts.
+
+    `state`, `mixed` and `factors` are copied 16 bytes at a time and lie at multiples of them; integers lie anywhere.
 
     `state` float32 [places, heads, keys, values]; `mixed` [lanes * ring, 2 * key_heads * keys + heads * values] and
     `factors` float32 [lanes * ring, heads, 8] as `conv.delta_inputs` leaves them; `schedule` int32 [lanes, most, 3],

@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# Fields of a plan: of each run the units up to its end, its first row, rows, first unit of keys and partition size; of
+# Fields of a plan: of each run the units up to its end, its first row, rows, first partition and partition size; of
 # each row the row that serves it, of each tile its leaves in order, of each row how many its tile has, and its tile's
 # greatest length.
 FIELDS = 9
