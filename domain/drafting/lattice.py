@@ -153,7 +153,7 @@ class _Depth:
             raise ValueError(f"depth {depth} of a lattice holds an id twice")
         self._depth = depth
         self._order = sorted(range(len(self.ids)), key=self.ids.__getitem__)
-        scores = _finite(lattice.scores[depth].tolist())
+        scores = _finite_few(lattice.scores[depth].tolist())
         self._scores = [scores[at] for at in self._order]
         self._pair = lattice.pair[depth]
         self._sampling, self._settings, self._spread = sampling, settings, settings.spread
@@ -167,7 +167,7 @@ class _Depth:
 
     def best(self, above: int, value: float) -> _Offer:
         """The likeliest candidates behind candidate `above` of log chance `value`, the lower id first of equals."""
-        pair, weight, order = _finite(self._pair[above].tolist()), self._settings.pair, self._order
+        pair, weight, order = _finite_few(self._pair[above].tolist()), self._settings.pair, self._order
         plain = [score + weight * pair[at] for score, at in zip(self._scores, order, strict=True)]
         logits = plain if self._luck is None else self._with_luck(plain, self._luck)
         spread, top = self._spread, max(logits)
@@ -191,8 +191,8 @@ def finite(values: Floats) -> Floats:
     return np.clip(np.nan_to_num(values, nan=_NEVER), _NEVER, -_NEVER)
 
 
-def _finite(values: list[float]) -> list[float]:
-    """The same of a few numbers: a sum that is small enough holds none too large, and none that is no number."""
+def _finite_few(values: list[float]) -> list[float]:
+    """`finite` of a few numbers: a sum that is small enough holds none too large, and none that is no number."""
     if sum(map(abs, values)) <= -_NEVER:
         return values
     return [min(max(_NEVER if each != each else each, _NEVER), -_NEVER) for each in values]

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count as numbers
-from operator import le
 from typing import Protocol
 
 OWN_CONTEXT = "copy"
@@ -129,7 +127,7 @@ def sound(proposal: Proposal, vocabulary: int, limit: int) -> Proposal | None:
         return None
     plain = len(chances) == len(tokens) and min(tokens) >= 0 and max(tokens) < vocabulary
     if plain and parents is not None:
-        plain = len(parents) == len(tokens) and min(parents) >= 0 and all(map(le, parents, numbers()))
+        plain = len(parents) == len(tokens) == _rooted(parents, len(tokens))
     # A sum that is a number has no NaN among its terms, which min and max alone would not tell.
     if plain and sum(chances) >= 0.0 and min(chances) >= 0.0 and max(chances) <= 1.0:
         return proposal
