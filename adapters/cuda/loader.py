@@ -103,7 +103,7 @@ def sources_digest() -> str:
     kernels = here.parent.parent / "kernels"
     digest = hashlib.sha256()
     for root in (here, kernels / "triton", kernels / "cuda"):
-        for path in sorted([*root.rglob("*.py"), *root.rglob("*.cu")]):
+        for path in sorted([*root.rglob("*.py"), *root.rglob("*.cu"), *root.rglob("*.cuh")]):
             digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
