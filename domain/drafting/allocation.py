@@ -41,8 +41,6 @@ def allocate(
     if most <= 0:
         return (0,) * len(requests)
     costs = curve.span(fixed, fixed + most)
-    if len(heap) == 1:
-        return _alone(requests, heap[0][1], costs, overhead_ms)
     heapify(heap)
     tokens = float(len(requests))
     best_rate, best_count = tokens / (costs[0] + overhead_ms), 0
@@ -64,15 +62,3 @@ def allocate(
     for stream in order[best_count:]:
         taken[stream] -= 1
     return tuple(taken)
-
-
-def _alone(requests: Sequence[RowRequest], stream: int, costs: Sequence[float], overhead_ms: float) -> tuple[int, ...]:
-    """The same where one stream alone has drafts: `costs` are those of no draft, one, two, .. as many as fit."""
-    tokens = float(len(requests))
-    best_rate, best_count = tokens / (costs[0] + overhead_ms), 0
-    for count, chance in enumerate(requests[stream].chances[: len(costs) - 1], start=1):
-        tokens += chance
-        rate = tokens / (costs[count] + overhead_ms)
-        if rate > best_rate:
-            best_rate, best_count = rate, count
-    return tuple(best_count if at == stream else 0 for at in range(len(requests)))
