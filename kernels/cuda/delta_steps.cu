@@ -21,7 +21,7 @@
 // memory in copies of 8 keys, which are neighbours in memory (by single warps, 64 bytes of every 512: 7% slower).
 //
 // Macros: HEADS and KEY_HEADS, KEYS and VALUES of a head, EACH and COLUMNS of a thread (powers of two), WARPS of a block,
-// WIDE (results are float32, else bf16), TILE.
+// AHEAD (rows that are copied before their step), WIDE (results are float32, else bf16), TILE.
 
 #define RESET 1
 #define COMMIT 2
@@ -36,8 +36,7 @@
 #define SLICES ((VALUES + OWN - 1) / OWN)   // warps of a head
 #define SIZE (KEYS * VALUES)
 #define CHANNELS (2 * KEY_HEADS * KEYS + HEADS * VALUES)
-#define AHEAD 3
-#define LAST 4
+#define LAST 4                              // the next launch is let in before so many steps
 #define CHUNK (8 * VALUES + 4)              // floats from 8 keys of a tile to the next: no two lie in the same banks
 #define BULK (TILE && __CUDA_ARCH__ >= 900)
 

@@ -81,7 +81,7 @@ class Shares:
         """What is compiled for it."""
         macros = {"HEADS": form.heads, "KEY_HEADS": form.key_heads}
         macros |= {"KEYS": form.keys, "VALUES": form.values, "EACH": EACH, "COLUMNS": form.columns}
-        macros |= {"WARPS": self.warps, "TILE": int(self.tile), "WIDE": int(form.wide)}
+        macros |= {"AHEAD": AHEAD, "WARPS": self.warps, "TILE": int(self.tile), "WIDE": int(form.wide)}
         return Source.of(f"{_NAME}.cu", macros, architecture)
 
     def shared_bytes(self, form: Form, most: int, device: Device) -> int:
