@@ -21,7 +21,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from tensorfold.kernels.triton.attention import Form, Scratch, attend_rows, form_of, launched, plan, scratch_for
 from tensorfold.kernels.triton.place_rows import HeadForm, place_rows, place_span
 from tensorfold.kernels.triton.prompt_attention import PromptForm, attend_span, prompt_form
-from tests.benchmarks.gpu_device import captured, seconds
+from tests.benchmarks.gpu_device import captured, half, ints, seconds
 from tests.kernels.triton import attention_checks
 
 Tensor = Any
@@ -41,15 +41,6 @@ CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
 SPANS: dict[str, tuple[dict[str, Any], ...]] = {"qwen": ({},), "nemotron": ({},), "llama": ({},)}
 PROMPTS = ((2048, 0), (2048, 6144), (8192, 0), (2048, 30_000))
 PROCESSORS = 132
-
-
-def half(*shape: int) -> Tensor:
-    """bf16 noise on the card."""
-    return torch.randn(shape, device="cuda").bfloat16()
-
-
-def ints(values: object) -> Tensor:
-    return torch.tensor(values, dtype=torch.int32, device="cuda")
 
 
 def shown(change: dict[str, Any]) -> str:

@@ -6,23 +6,17 @@ Times are of one launch in a graph of many, over data that partly stays in the c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.triton.norms import add_norm, gated_silu
 from tensorfold.kernels.triton.routers import route_rows
-from tests.benchmarks.gpu_device import captured, seconds
+from tests.benchmarks.gpu_device import captured, half, seconds
 from tests.kernels.triton import checks
 
 ROWS = (1, 2, 4, 8, 16, 64)
 LAYERS = 20  # states, or launches, in a timed graph
 Run = Callable[[int], Callable[[], None]]
-
-
-def half(*shape: int) -> Any:
-    """bf16 noise on the card."""
-    return torch.randn(shape, device="cuda").bfloat16()
 
 
 def many(run: Callable[[], None]) -> Callable[[], None]:

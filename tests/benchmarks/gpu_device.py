@@ -35,6 +35,16 @@ def stream() -> int:
     return int(torch.cuda.current_stream().cuda_stream)
 
 
+def half(*shape: int) -> torch.Tensor:
+    """bf16 noise [*shape] on the device."""
+    return torch.randn(shape, device="cuda").bfloat16()
+
+
+def ints(values: object) -> torch.Tensor:
+    """int32 numbers on the device, of nested lists of their shape."""
+    return torch.tensor(values, dtype=torch.int32, device="cuda")
+
+
 def random_parts(matrix: Matrix, seed: int) -> Parts:
     """Words [N, K * bits / 32] and bf16 scales and biases [N, K / 64] as a checkpoint has them, on the device."""
     chance = torch.Generator("cuda").manual_seed(seed)

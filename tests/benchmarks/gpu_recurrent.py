@@ -24,8 +24,8 @@ from tensorfold.kernels.triton.delta_scan import delta_parts, delta_walk
 from tensorfold.kernels.triton.gates import gated_norm, gated_norm_span
 from tensorfold.kernels.triton.mamba_scan import mamba2_scan
 from tensorfold.kernels.triton.recurrent import mamba2_rows
-from tests.benchmarks.gpu_device import captured, seconds
-from tests.benchmarks.gpu_recurrent_layers import half, ints, layer_costs
+from tests.benchmarks.gpu_device import captured, half, ints, seconds
+from tests.benchmarks.gpu_recurrent_layers import layer_costs
 from tests.kernels.triton import recurrent_checks, scan_checks
 from tests.kernels.triton.recurrent_checks import run_delta
 

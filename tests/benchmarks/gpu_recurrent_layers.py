@@ -20,7 +20,7 @@ from tensorfold.kernels.cuda.affine_rows import Launch, Matrix
 from tensorfold.kernels.cuda.delta_steps import Form
 from tensorfold.kernels.triton.conv import delta_inputs
 from tensorfold.kernels.triton.gates import gated_norm
-from tests.benchmarks.gpu_device import captured, filled, row_kernels, seconds, stream
+from tests.benchmarks.gpu_device import captured, filled, half, ints, row_kernels, seconds, stream
 from tests.kernels.triton.recurrent_checks import run_delta
 
 Tensor = Any
@@ -28,14 +28,6 @@ LAYERS, RING, MOST = 24, 131, 136
 ROWS = (1, 4, 8, 16, 64)
 PROJECT, OUT = Matrix(16480, 5120, 4), Matrix(5120, 6144, 4)
 PARTS, FORM = (10240, 6144, 48, 48), Form(48, 16, 128, 128)
-
-
-def half(*shape: int) -> Tensor:
-    return torch.randn(shape, device="cuda").bfloat16()
-
-
-def ints(values: object) -> Tensor:
-    return torch.tensor(values, dtype=torch.int32, device="cuda")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tensorfold.kernels.triton.expert_items import choose_and_list, list_items
 from tensorfold.kernels.triton.norms import add_norm
 from tensorfold.kernels.triton.prompt_experts import sort_pairs, spread_rows, sum_slots
 from tensorfold.kernels.triton.routers import choose_rows, score_rows
-from tests.benchmarks.gpu_device import captured, seconds
+from tests.benchmarks.gpu_device import captured, half, seconds
 from tests.kernels.triton import prompt_checks
 
 Tensor = Any
@@ -34,9 +34,6 @@ class Layers:
     """What the routers of all layers read and write for so many rows."""
 
     def __init__(self, rows: int) -> None:
-        def half(*shape: int) -> Tensor:
-            return torch.randn(shape, device="cuda").bfloat16()
-
         self.rows, self.x, self.made = rows, half(rows, WIDTH), half(rows, WIDTH)
         self.weights = [half(EXPERTS, WIDTH) for _ in range(LAYERS)]
         self.norm, self.correction = torch.rand(WIDTH, device="cuda"), torch.rand(EXPERTS, device="cuda")
