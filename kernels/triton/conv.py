@@ -39,28 +39,45 @@ def _silu(x):
 
 
 @triton.jit
-def _from_rings(raw, taps, weight, bias, row, place, limit, channels, has_bias: tl.constexpr):
+def _sources(taps, row):
+    """Where a row's three older inputs lie: a ring's row, -1 for none, below -1 a row of this launch."""
+    at = taps + row * 3
+    return tl.load(at).to(tl.int64), tl.load(at + 1).to(tl.int64), tl.load(at + 2).to(tl.int64)
+
+
+@triton.jit
+def _weights(weight, place, limit, channels):
+    """The weights of three older inputs, the oldest first, and of a row's own."""
+    at, inside = weight + place, place < limit
+    return (
+        tl.load(at, mask=inside, other=0.0), tl.load(at + channels, mask=inside, other=0.0),
+        tl.load(at + 2 * channels, mask=inside, other=0.0), tl.load(at + 3 * channels, mask=inside, other=0.0),
+    )  # fmt: skip
+
+
+@triton.jit
+def _from_rings(raw, sources, weights, bias, place, limit, channels, has_bias: tl.constexpr):
     """What a row's convolution takes of earlier launches' inputs, at the channels `place` below `limit`."""
-    inside = place < limit
     total = tl.zeros(place.shape, tl.float32)
     if has_bias:
-        total += tl.load(bias + place, mask=inside, other=0.0)
+        total += tl.load(bias + place, mask=place < limit, other=0.0)
     for tap in tl.static_range(3):
-        source = tl.load(taps + row * 3 + tap).to(tl.int64)
+        source = sources[tap]
         there = place < tl.where(source >= 0, limit, 0)
         old = tl.load(raw + source * channels + place, mask=there, other=0.0).to(tl.float32)
-        total += old * tl.load(weight + tap * channels + place, mask=inside, other=0.0)
+        # A choice, not a sum of zeros: what a row takes of no row stays as it is, the sign of a zero too.
+        total = tl.where(source >= 0, total + old * weights[tap], total)
     return total
 
 
 @triton.jit
-def _from_rows(total, x, x_stride, taps, weight, row, place, limit, channels):
+def _from_rows(total, x, x_stride, sources, weights, place, limit):
     """The same with what it takes of rows of this launch, which are newer than all rows of rings."""
     for tap in tl.static_range(3):
-        source = tl.load(taps + row * 3 + tap).to(tl.int64)
+        source = sources[tap]
         there = place < tl.where(source < -1, limit, 0)
         new = tl.load(x - (source + 2) * x_stride + place, mask=there, other=0.0).to(tl.float32)
-        total += new * tl.load(weight + tap * channels + place, mask=place < limit, other=0.0)
+        total = tl.where(source < -1, total + new * weights[tap], total)
     return total
 
 
@@ -84,30 +101,29 @@ def _delta_inputs(
     of_k = of_q + key_heads * key_width
     first = 2 * key_heads * key_width + head * values
     of_v, limit, inside = first + deep, first + values, deep < values
-    q = _from_rings(raw, taps, weight, bias, row, of_q, channels, channels, has_bias)
-    k = _from_rings(raw, taps, weight, bias, row, of_k, channels, channels, has_bias)
-    v = _from_rings(raw, taps, weight, bias, row, of_v, limit, channels, has_bias)
-    last = weight + 3 * channels
-    last_q, last_k = tl.load(last + of_q), tl.load(last + of_k)
-    last_v = tl.load(last + of_v, mask=inside, other=0.0)
+    sources = _sources(taps, row)
+    for_q, for_k = _weights(weight, of_q, channels, channels), _weights(weight, of_k, channels, channels)
+    for_v = _weights(weight, of_v, limit, channels)
+    q = _from_rings(raw, sources, for_q, bias, of_q, channels, channels, has_bias)
+    k = _from_rings(raw, sources, for_k, bias, of_k, channels, channels, has_bias)
+    v = _from_rings(raw, sources, for_v, bias, of_v, limit, channels, has_bias)
     which = tl.arange(0, shared_block)
     mine = head * shared + which
     there = which < shared
     offset, fade = tl.load(step_bias + mine, mask=there, other=0.0), tl.load(rate + mine, mask=there, other=0.0)
-    newest = tl.load(taps + row * 3 + 2)
     wait_before(early)
-    # All loads come first: none of them may wait for a store.
+    # All loads come first, and hang on no load behind the wait: none of them may wait for a store.
     own = x + row * x_stride
     raw_q, raw_k, raw_v = tl.load(own + of_q), tl.load(own + of_k), tl.load(own + of_v, mask=inside, other=0.0)
     wide = tl.load(a + row * a_stride + mine, mask=there, other=0.0).to(tl.float32) + offset
     opened = tl.load(b + row * b_stride + mine, mask=there, other=0.0).to(tl.float32)
-    if newest < -1:
-        q = _from_rows(q, x, x_stride, taps, weight, row, of_q, channels, channels)
-        k = _from_rows(k, x, x_stride, taps, weight, row, of_k, channels, channels)
-        v = _from_rows(v, x, x_stride, taps, weight, row, of_v, limit, channels)
-    q = _silu(q + raw_q.to(tl.float32) * last_q).to(kind)
-    k = _silu(k + raw_k.to(tl.float32) * last_k).to(kind)
-    v = _silu(v + raw_v.to(tl.float32) * last_v).to(kind)
+    if sources[2] < -1:
+        q = _from_rows(q, x, x_stride, sources, for_q, of_q, channels)
+        k = _from_rows(k, x, x_stride, sources, for_k, of_k, channels)
+        v = _from_rows(v, x, x_stride, sources, for_v, of_v, limit)
+    q = _silu(q + raw_q.to(tl.float32) * for_q[3]).to(kind)
+    k = _silu(k + raw_k.to(tl.float32) * for_k[3]).to(kind)
+    v = _silu(v + raw_v.to(tl.float32) * for_v[3]).to(kind)
     into, left = mixed + at * channels, raw + at * channels
     tl.store(left + of_q, raw_q)
     tl.store(left + of_k, raw_k)
@@ -153,14 +169,13 @@ def _mamba2_inputs(
     else:
         place = (part - 1) * block + tl.arange(0, block)
         inside = place < channels
-        total = _from_rings(raw, taps, weight, bias, row, place, channels, channels, has_bias)
-        last = tl.load(weight + 3 * channels + place, mask=inside, other=0.0)
-        newest = tl.load(taps + row * 3 + 2)
+        sources, weights = _sources(taps, row), _weights(weight, place, channels, channels)
+        total = _from_rings(raw, sources, weights, bias, place, channels, channels, has_bias)
         wait_before(early)
         own = tl.load(x + row * x_stride + place, mask=inside, other=0.0)
-        if newest < -1:
-            total = _from_rows(total, x, x_stride, taps, weight, row, place, channels, channels)
-        made = _silu(total + own.to(tl.float32) * last)
+        if sources[2] < -1:
+            total = _from_rows(total, x, x_stride, sources, weights, place, channels)
+        made = _silu(total + own.to(tl.float32) * weights[3])
         tl.store(raw + at * channels + place, own, mask=inside)
         tl.store(mixed + at * channels + place, made.to(mixed.dtype.element_ty), mask=inside)
         nothing = tl.zeros([block], out.dtype.element_ty)
@@ -267,7 +282,7 @@ def delta_inputs(
     _delta_inputs[(rows, key_heads)](
         x, x.stride(0), a, a.stride(0), b, b.stride(0), taps, ring_at, raw, mixed, factors, out, weight,
         weight if bias is None else bias, rate, step_bias, channels, heads, key_heads, eps, bias is not None, key_width,
-        values, triton.next_power_of_2(values), shared, triton.next_power_of_2(shared), num_warps=4,
+        values, triton.next_power_of_2(values), shared, triton.next_power_of_2(shared), num_warps=2,
         enable_fp_fusion=True, **follow(out),
     )  # fmt: skip
 

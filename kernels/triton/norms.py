@@ -90,7 +90,7 @@ def add_norm(x: Tensor, residual: Tensor | None, weight: Tensor, out: Tensor, to
 def gated_silu(both: Tensor, out: Tensor) -> None:
     """`out` [R, F] = silu(gate) * up of rows [R, 2 F] that hold the gate first."""
     rows, width = out.shape
-    _gated_silu[(rows, triton.cdiv(width, 1024))](both, out, width, 1024, num_warps=4, **follow(out))
+    _gated_silu[(rows, triton.cdiv(width, 1024))](both, out, width, 1024, num_warps=8, **follow(out))
 
 
 def squared_relu(x: Tensor, out: Tensor) -> None:
