@@ -21,8 +21,9 @@
 // Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), MT (tiles of 8 rows), RT (tiles of 16 outputs a warp), WN, WK
 // (warps along outputs and along K), S, CG (groups a copy), SLOTS (copies in flight a warp), MEETINGS (tiles whose parts
 // may be under way at a time), ADDERS (warps that add up), KEPT (the first groups of a part, whose x is kept in registers; of
-// the others it is read again for each tile), PART (where KEPT is not 0: the most groups of a part; else 0), EXPERTS (1: see
-// below), WIDE (1: float32 results).
+// the others it is read again for each tile), PART (where KEPT is not 0: the most groups of a part; else 0), EARLY (copies
+// that a warp asks for before x; 0: all in flight), BEHIND (when it asks for the others: 1 when x has come, 0 when x has been
+// asked for), EXPERTS (1: see below), WIDE (1: float32 results).
 // EXPERTS: the matrix is a stack of matrices, and items[] says who is multiplied by whom: a count, then for each item an
 // expert, its first member and 1 to 8 members; members[] are pairs of a row of x and a row of y, those of an item behind
 // those of the item before it. An item's tiles are one matrix's tiles, so a tile of weights is decoded once for all its
@@ -37,6 +38,8 @@ constexpr int SIXTEEN = MP * COLUMN, MEETING = P * (TNS / 16) * SIXTEEN;
 static_assert(TNS % 16 == 0, "sixteens of outputs for every owner");
 constexpr int MOST_PAIRS = 256;  // of a launch with experts
 constexpr int COPY = CG * BLOCK, SLOT = RT * COPY;
+// Copies that are asked for before x. What is asked for first comes first, also where it comes from farther away.
+constexpr int FIRST = BULK && EARLY ? EARLY : SLOTS;
 
 #if BULK
 __device__ __forceinline__ void bulk_copy(u32 to, const void* from, u32 bytes, u32 bar) {
@@ -223,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     // The matrix does not depend on earlier kernels: its first bytes are on their way before x is complete.
     if (multiplies && count > 0)
 #pragma unroll
-        for (int i = 0; i < SLOTS; i++) fetch(i);
+        for (int i = 0; i < FIRST; i++) fetch(i);
 #if BULK
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
     __syncthreads();
@@ -235,7 +238,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             bulk_copy(shared_address(xs + m * x_bytes), x + (size_t)x_row(m) * x_stride + block_first * 64,
                       block_count * 128, x_bar);
     }
-    await(x_bar, 0);
+    if (BEHIND) await(x_bar, 0);
+    if (FIRST < SLOTS) {
+        if (!BEHIND) __syncthreads();
+        if (multiplies && count > 0)
+#pragma unroll
+            for (int i = FIRST; i < SLOTS; i++) fetch(i);
+    }
+    if (!BEHIND) await(x_bar, 0);
 #else
     for (int i = thread; i < my_rows * block_count * 8; i += THREADS) {
         const int m = i / (block_count * 8), c = i % (block_count * 8);

@@ -9,18 +9,20 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tensorfold.kernels.cuda.affine_pack import GROUP, block_words
 from tensorfold.kernels.cuda.compiler import Compiling, Progress, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device, Function
+from tensorfold.kernels.cuda.staged_rows import STAGED_PART, STAGED_ROWS, StagedTiling, staged_bytes, staged_tiling
 from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, WideTiling, block_groups, wide_bytes, wide_tiling
 
 FEW, MANY = 2, 17  # rows up to which blocks work alone or in pairs, and from which warpgroups multiply
-LARGE = 8192  # outputs above which fewer blocks share a tile
+LARGE, SHORT = 8192, 65536  # outputs above which fewer blocks share a tile, and up to which waiting for x weighs more
 MOST_PAIRS = 256
-MOST_KEPT = 12  # groups of a part of K whose x a warp keeps in registers
+MOST_KEPT = 12  # groups of a part of K whose x a warp keeps in registers whole
+LONG = 40  # the most groups of a part of which a warp keeps the first: code grows with them
 Launch = Callable[[int, int, int, int, bool], None]
 ExpertLaunch = Callable[[int, int, int, int, int, int, bool], None]
 BITS = (4, 5, 6, 8, 16)
@@ -66,8 +68,9 @@ class Tiling:
     """How the work is laid out, which changes no bit.
 
     Tiles of 8 rows, tiles of 16 outputs a warp, warps along outputs, groups a copy, copies in flight a warp, tiles
-    whose parts may be under way, warps that add them up, and groups of a part whose x a warp keeps in registers (the
-    first of them, all or none).
+    whose parts may be under way, warps that add them up, and the first groups of a part whose x a warp keeps in
+    registers. `early` copies are asked for before x (0: all in flight), the others when x is asked for, or when it has
+    come if `behind`.
     """
 
     row_tiles: int
@@ -78,6 +81,8 @@ class Tiling:
     meetings: int = 2
     adders: int = 1
     kept: int = 0
+    early: int = 0
+    behind: bool = False
 
     @property
     def outputs(self) -> int:
@@ -111,8 +116,9 @@ def cut(matrix: Matrix, capability: tuple[int, int]) -> Cut:
 def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tuple[Cut, Tiling]:
     """How up to 8 rows of 4-bit codes were fastest on compute capability 9.0, with the same `parts` of K.
 
-    Fewer blocks a cluster fill more multiprocessors and hold more of x. Short parts keep x in registers; two tiles a
-    warp then halve what waits for each other, where they leave not many more multiprocessors idle.
+    Fewer blocks a cluster fill more multiprocessors and hold more of x, for which a launch then waits longer. Short
+    parts keep x in registers; two tiles a warp then halve what waits for each other, where they leave not many more
+    multiprocessors idle.
     """
     part = -(-matrix.groups // parts)
     if part > MOST_KEPT:
@@ -124,14 +130,16 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
     way = Cut(blocks, parts // blocks)
     warps = 8 // way.columns
     if part > MOST_KEPT or blocks == parts:
-        return way, Tiling(1, 1, warps, _even(part, 17), 2)
+        return way, Tiling(1, 1, warps, _even(part, 17), 2, kept=8 if MOST_KEPT < part <= LONG else 0)
+    if rows > FEW and parts == 8 and part <= 10 and matrix.outputs <= SHORT:
+        return Cut(8, 1), Tiling(1, 2, 8, -(-part // 2), 2, adders=2, kept=part)
 
     def work(tiles: int) -> int:  # 16 outputs' parts that the warp with most of them multiplies
         return tiles * -(-matrix.outputs // (16 * tiles * warps) // -(-multiprocessors // blocks))
 
     if part <= 10 and 100 * work(2) <= 107 * work(1):
         return way, Tiling(1, 2, warps, -(-part // 2), 2, kept=part)
-    copy, slots = (-(-part // 2), 3) if work(1) <= 4 else (part, 2)
+    copy, slots = (-(-part // 2), 3) if part <= 10 and work(1) <= 4 else (part, 2)
     return way, Tiling(1, 1, warps, copy, slots, kept=part)
 
 
@@ -269,6 +277,8 @@ class RowKernels:
         chosen = self.chosen(matrix, rows)
         if isinstance(chosen, WideTiling):
             return Source.of("wide_rows.cu", chosen.macros(matrix.bits, wide), ARCHITECTURE)
+        if isinstance(chosen, StagedTiling):
+            return self._staged_source(matrix, chosen, wide)
         return self.source(matrix, *chosen, wide)
 
     def experts_source(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> Source:
@@ -281,6 +291,7 @@ class RowKernels:
         macros = {"BITS": matrix.bits, "MT": tiling.row_tiles, "RT": tiling.output_tiles, "WN": tiling.warps}
         macros |= {"WK": cut.columns, "S": cut.blocks, "CG": tiling.copy, "SLOTS": tiling.slots}
         macros |= {"MEETINGS": tiling.meetings, "ADDERS": tiling.adders, "KEPT": tiling.kept}
+        macros |= {"EARLY": tiling.early, "BEHIND": int(tiling.behind)}
         macros |= {"PART": -(-matrix.groups // cut.parts) if tiling.kept else 0}
         macros |= {"WIDE": int(wide), "EXPERTS": int(experts)}
         return Source.of("affine_rows.cu", macros, self.device.architecture)
@@ -297,6 +308,8 @@ class RowKernels:
                 made = _in_turn(matrix, [(count, self.rows(matrix, count, wide)) for count in counts], wide)
             elif isinstance(chosen := self.chosen(matrix, rows), WideTiling):
                 made = self.prepare_wide(matrix, chosen, rows, wide)
+            elif isinstance(chosen, StagedTiling):
+                made = self.prepare_staged(matrix, chosen, rows, wide)
             else:
                 made = self.prepare(matrix, *chosen, rows, wide)
             self._rows[matrix, rows, wide] = made
@@ -310,20 +323,28 @@ class RowKernels:
                 return [*[most] * (rows // most), *[rows % most] * (rows % most > 0)]
         return [1] * rows
 
-    def chosen(self, matrix: Matrix, rows: int) -> tuple[Cut, Tiling] | WideTiling:
+    def chosen(self, matrix: Matrix, rows: int) -> tuple[Cut, Tiling] | WideTiling | StagedTiling:
         """The form of as many rows as a block holds together. Raises ValueError where it has room for fewer."""
         way, most = cut(matrix, self.device.capability), self.device.shared_bytes
-        if self.device.capability == (9, 0) and matrix.bits == 4:
-            if rows >= MANY:
-                many = wide_tiling(matrix.outputs, matrix.groups, way.parts, rows, most)
-                if many is not None:
-                    return many
-            form = middle_rows(matrix, way.parts) if 8 < rows < MANY else None
-            if rows <= 8:
-                form = few_rows(matrix, way.parts, rows, self.device.multiprocessors)
-            if form is not None and shared_bytes(matrix, *form, rows) <= most - 1024:
-                return form
-        return way, tiling(matrix, way, rows, most)
+        if self.device.capability != (9, 0) or matrix.bits != 4:
+            return way, tiling(matrix, way, rows, most)
+        if rows >= MANY:
+            return self._many(matrix, way, rows) or (way, tiling(matrix, way, rows, most))
+        if rows > 8:
+            form = middle_rows(matrix, way.parts)
+        else:
+            form = few_rows(matrix, way.parts, rows, self.device.multiprocessors)
+        if form is None or shared_bytes(matrix, *form, rows) > most - 1024:
+            form = way, tiling(matrix, way, rows, most)
+        return form[0], replace(form[1], early=1, behind=rows > 8)
+
+    def _many(self, matrix: Matrix, way: Cut, rows: int) -> StagedTiling | WideTiling | None:
+        most = self.device.shared_bytes
+        if rows > 32 and matrix.groups >= STAGED_PART * way.parts:
+            staged = staged_tiling(matrix.outputs, matrix.groups, way.parts, self.device.multiprocessors, most)
+            if staged is not None:
+                return staged
+        return wide_tiling(matrix.outputs, matrix.groups, way.parts, rows, most)
 
     def prepare(self, matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, wide: bool = False) -> Launch:
         """A launch of `rows` rows: called with the addresses of matrix, x and y, a stream, and whether to start early.
@@ -363,6 +384,24 @@ class RowKernels:
         numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, held, row_blocks)
         constants = tuple(map(ctypes.c_int, (*numbers, tiling.copy, tiling.slots)))
         grid = (clusters * tiling.blocks, 1, 1)
+
+        def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
+            addresses = (ctypes.c_void_p(weights), ctypes.c_void_p(x), ctypes.c_void_p(y))
+            function.launch(grid, tiling.threads, (*addresses, *constants), stream, tiling.blocks, early)
+
+        return launch
+
+    def _staged_source(self, matrix: Matrix, tiling: StagedTiling, wide: bool) -> Source:
+        return Source.of("staged_rows.cu", tiling.macros(matrix.bits, wide), ARCHITECTURE)
+
+    def prepare_staged(self, matrix: Matrix, tiling: StagedTiling, rows: int, wide: bool = False) -> Launch:
+        """The same by the kernel that decodes into shared memory, which makes the same bits, too."""
+        need = max(staged_bytes(matrix.bits, tiling), self._half)
+        function = self._loaded(self._staged_source(matrix, tiling, wide), "staged_rows", need)
+        row_blocks, tiles = -(-rows // STAGED_ROWS), -(-matrix.outputs // (16 * tiling.sixteens))
+        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, row_blocks)
+        constants = tuple(map(ctypes.c_int, numbers))
+        grid = (tiles * row_blocks * tiling.blocks, 1, 1)
 
         def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
             addresses = (ctypes.c_void_p(weights), ctypes.c_void_p(x), ctypes.c_void_p(y))

@@ -102,23 +102,30 @@ __device__ __forceinline__ void load(Group& g, const u8* at, int lane) {
     }
     g.pair = *(const uint2*)(at + 512 + PLANE + (lane >> 2) * 8);
 }
-// Scales and biases of outputs r and r + 8, each twice; 4 bits: `scale` for nibbles in bits 0-3, `scale16` in bits 4-7.
+// A pair of scale and bias for each of outputs r and r + 8; 4 bits: `pair` for nibbles in bits 0-3, `pair16` in bits 4-7.
 struct Factors {
-    u32 scale[2], scale16[2], bias[2];
+    u32 pair[2], pair16[2];
 };
 __device__ __forceinline__ Factors factors(const Group& g) {
     Factors f;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const u32 pair = h ? g.pair.y : g.pair.x;
-        f.scale[h] = __byte_perm(pair, 0, 0x1010), f.bias[h] = __byte_perm(pair, 0, 0x3232);
+        f.pair[h] = h ? g.pair.y : g.pair.x;
         if (BITS == 4) {
-            f.scale16[h] = fma_pair(f.scale[h], 0x6F806F80u, 0x80008000u);
-            f.scale[h] = fma_pair(f.scale[h], 0x71807180u, 0x80008000u);
-            f.bias[h] = fma_pair(f.bias[h], 0x2F002F00u, 0x80008000u);
+            f.pair16[h] = fma_pair(f.pair[h], 0x2F006F80u, 0x80008000u);
+            f.pair[h] = fma_pair(f.pair[h], 0x2F007180u, 0x80008000u);
         }
     }
     return f;
+}
+// Both halves of w times the scale, plus the bias. Halves are named, not copied: an instruction may read one half twice.
+__device__ __forceinline__ u32 scaled(u32 w, u32 pair) {
+    u32 r;
+    asm("{\n.reg .b16 s, b;\n.reg .b32 ss, bb;\nmov.b32 {s, b}, %2;\nmov.b32 ss, {s, s};\nmov.b32 bb, {b, b};\n"
+        "fma.rn.bf16x2 %0, %1, ss, bb;\n}"
+        : "=r"(r)
+        : "r"(w), "r"(pair));
+    return r;
 }
 __device__ __forceinline__ void operand(u32 (&a)[4], const Group& g, const Factors& f, int s, const u8* at, int lane) {
     if (BITS == 16) {
@@ -130,7 +137,7 @@ __device__ __forceinline__ void operand(u32 (&a)[4], const Group& g, const Facto
     for (int j = 0; j < 4; j++) {
         if (BITS == 4) {
             const u32 w = (s < 2 ? g.low[j] : g.low[j] >> 8) & (s & 1 ? 0x00F000F0u : 0x000F000Fu);
-            a[j] = fma_pair(w, s & 1 ? f.scale16[j & 1] : f.scale[j & 1], f.bias[j & 1]);
+            a[j] = scaled(w, s & 1 ? f.pair16[j & 1] : f.pair[j & 1]);
             continue;
         }
         u32 w = pick<0x000F000Fu, 0x43004300u>(g.low[j] >> (4 * s));
@@ -148,19 +155,16 @@ __device__ __forceinline__ void operand(u32 (&a)[4], const Group& g, const Facto
         } else {
             w = fma_pair(w, 0x3F803F80u, 0xC300C300u);
         }
-        a[j] = fma_pair(w, f.scale[j & 1], f.bias[j & 1]);
+        a[j] = scaled(w, f.pair[j & 1]);
     }
 }
 
 __device__ __forceinline__ void store_shared(u32 to, float value) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(value) : "memory");
 }
-// The sum of P parts of four neighbouring outputs, in the order of K; parts lie `step` floats apart.
+// The sum of P parts of four neighbouring outputs, in the order of K.
 template <int P>
-__device__ __forceinline__ float4 sum_parts(const float* parts, int step) {
-    float4 part[P];
-#pragma unroll
-    for (int p = 0; p < P; p++) part[p] = *(const float4*)(parts + p * step);
+__device__ __forceinline__ float4 in_order(const float4 (&part)[P]) {
     float4 s = part[0];
 #pragma unroll
     for (int p = 1; p < P; p++) {
@@ -168,6 +172,14 @@ __device__ __forceinline__ float4 sum_parts(const float* parts, int step) {
         s.z = __fadd_rn(s.z, part[p].z), s.w = __fadd_rn(s.w, part[p].w);
     }
     return make_float4(s.x * UNIT, s.y * UNIT, s.z * UNIT, s.w * UNIT);
+}
+// The same of parts that lie `step` floats apart.
+template <int P>
+__device__ __forceinline__ float4 sum_parts(const float* parts, int step) {
+    float4 part[P];
+#pragma unroll
+    for (int p = 0; p < P; p++) part[p] = *(const float4*)(parts + p * step);
+    return in_order(part);
 }
 // Four neighbouring outputs of a row, of which `left` exist, to place `at`; `aligned`: rows begin where four of them may.
 __device__ __forceinline__ void store4(void* y, size_t at, float4 s, int left, bool aligned) {

@@ -24,7 +24,7 @@
 
 constexpr int WARPS = 4 * G, THREADS = WARPS * 32 + ADDERS * 32 + 32, MP = NT * 8;
 constexpr int P = S * C, OWN = 64 / S;  // parts of K; outputs of a tile that one block owns
-constexpr int EIGHT = MP * 8;  // floats of a part's rows of 8 outputs, rows outermost: only live rows are sent
+constexpr int EIGHT = MP * 8;  // floats of a part's rows of 8 outputs, rows outermost: only eights of live rows are sent
 constexpr int MEETING = P * OWN * MP;
 constexpr int KEPT = C > G ? C / G : 1;  // units of a tile that one warpgroup sends
 constexpr int MOST_SLOTS = 8;
@@ -80,6 +80,9 @@ __device__ __forceinline__ uint4 fresh(const uint4* at) {
     asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
     return v;
 }
+// Where a row lies among those of its part: of each eight even rows first, so that what a warp stores at once falls on all
+// banks.
+__device__ __forceinline__ int place_of(int row) { return (row & ~7) | (row & 1) << 2 | (row & 7) >> 1; }
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     wide_rows(const u8* __restrict__ matrix, const u16* __restrict__ x, void* __restrict__ y, int rows, int outputs,
               int groups, int x_stride, int y_stride, int x_groups, int row_blocks, int copy, int slots
@@ -93,6 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int block_first = groups * (rank * C) / P, block_count = groups * ((rank + 1) * C) / P - block_first;
     const int clusters = gridDim.x / S / row_blocks, cluster = blockIdx.x / S / row_blocks;
     const int row0 = (blockIdx.x / S % row_blocks) * MP, my_rows = min(rows - row0, MP);
+    const int live = (my_rows + 7) / 8, sent_bytes = live * 256;
     const int tiles16 = (outputs + 15) / 16, tiles = (outputs + 63) / 64;
     const int my_tiles = cluster < tiles ? (tiles - 1 - cluster) / clusters + 1 : 0, units = my_tiles * C;
     const int slot_bytes = 4 * copy * BLOCK;
@@ -117,6 +121,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     // The warp that fetches, a lane for each 16 outputs of a tile; outputs past the end read the last 16 again. The matrix
     // does not depend on earlier kernels: its first bytes are on their way before x is complete.
+    const bool fetches = warp == WARPS + ADDERS;
     int unit0 = 0, done0 = 0, slot_of[G] = {};
     u32 phase_of[G];
 #pragma unroll
@@ -148,12 +153,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         // The next kernel may come: it finds room where blocks of this one have left.
         asm volatile("griddepcontrol.launch_dependents;");
     };
-    if (warp == WARPS + ADDERS) fetch(slots);
+    // What is asked for first comes first, also where it comes from farther away: so little is asked for before x.
+    if (fetches) fetch(1);
     asm volatile("griddepcontrol.wait;" ::: "memory");
 
     // x, a warp 8 rows of a group at a time: into the order of the B operand (input 16 q + 4 s + 2 h + i is column 8 h + 2 q
     // + i of step s, as affine_pack.py has it).
-    const int live = (my_rows + 7) / 8, items = block_count * live;
+    const int items = block_count * live;
     constexpr int AT_ONCE = 4, STAGERS = WARPS + ADDERS;
     for (int base = warp; base < items && warp < STAGERS; base += STAGERS * AT_ONCE) {
         uint4 v[AT_ONCE][2];
@@ -181,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         met = true;
     };
 
-    if (warp == WARPS + ADDERS) {
+    if (fetches) {
         fetch(1 << 30);
     } else if (warp >= WARPS) {
         meet_cluster();
@@ -189,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll 1
         for (int i = 0; i < my_tiles; i++) {
             const int at = i % MEETINGS, adder = warp - WARPS;
-            if (adder == 0 && lane == 0) expect(full + at * 8, P * (OWN / 8) * my_rows * 32);
+            if (adder == 0 && lane == 0) expect(full + at * 8, P * (OWN / 8) * sent_bytes);
             await(full + at * 8, i / MEETINGS & 1);
             const float* parts = meeting + at * MEETING;
             const int out0 = (cluster + i * clusters) * 64 + rank * OWN;
@@ -197,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll 2
             for (int e = adder * 32 + lane; e < QUADS * my_rows; e += ADDERS * 32) {
                 const int n4 = e % QUADS, m = e / QUADS, out = out0 + n4 * 4;
-                const float4 t = sum_parts<P>(parts + (n4 >> 1) * EIGHT + m * 8 + (n4 & 1) * 4, OWN * MP);
+                const float4 t = sum_parts<P>(parts + (n4 >> 1) * EIGHT + place_of(m) * 8 + (n4 & 1) * 4, OWN * MP);
                 store4(y, (size_t)(row0 + m) * y_stride + out, t, outputs - out, (y_stride & 3) == 0);
             }
             __syncwarp();
@@ -206,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             if (awaited && lane < S) arrive_there(there(empty + at * 8, lane));
         }
     } else {
-        const int wg = (u32)warp / 4, w = warp & 3, mine_at = q * 16 + r;
+        const int wg = (u32)warp / 4, w = warp & 3, mine_at = q * 8 + r;
         // The rank is in the high bits of an address of a cluster; a descriptor has no room for it.
         const u32 x_first = 1 << 16 | (shared_address(xs) & 0x3FFFF) >> 4;
         int slot = 0, turn = 0;
@@ -282,13 +288,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             for (int m = 0; m < NT; m++)
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    store_shared(to + ((i >> 1) * EIGHT + m * 64 + (i & 1) * 8) * 4, sum[m][i]);
+                    store_shared(to + ((i >> 1) * EIGHT + m * 64 + (i & 1) * 32) * 4, sum[m][i]);
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             __syncwarp();
             if (lane < 2) {  // 8 outputs a lane, to the block that owns them
                 const int eight = w * 2 + lane, owner = eight / (OWN / 8), part = rank * C + column;
                 bulk_send(there(shared_address(meeting + meet * MEETING + (part * (OWN / 8) + eight % (OWN / 8)) * EIGHT), owner),
-                          shared_address(mine + lane * EIGHT), my_rows * 32, there(full + meet * 8, owner));
+                          shared_address(mine + lane * EIGHT), sent_bytes, there(full + meet * 8, owner));
             }
         }
     }

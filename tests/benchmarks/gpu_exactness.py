@@ -196,7 +196,7 @@ def cuts(kernels: RowKernels, matrix: Matrix) -> Iterator[tuple[int, Cut, Tiling
             for columns in (1, 2, 4, 8):
                 cut, ways = Cut(blocks, columns), dict[Tiling, None]()
                 with suppress(ValueError):
-                    ways[tiling(matrix, cut, rows, most)] = None
+                    ways[replace(tiling(matrix, cut, rows, most), early=1, behind=rows > 8)] = None
                 own = kernels.chosen(matrix, rows)
                 if isinstance(own, tuple):
                     again = cut_again(matrix, own, cut)

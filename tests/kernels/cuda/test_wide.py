@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,30 @@ def test_few_rows_have_the_parts_of_many_however_they_share_them_out(rows: int) 
         way, made = few_rows(matrix, parts, rows, 132)
         assert way.parts == parts and made.outputs % (16 * way.blocks) == 0
         assert shared_bytes(matrix, way, made, rows) + 1024 <= MOST
-        assert made.kept in (0, -(-matrix.groups // parts))
+        part = -(-matrix.groups // parts)
+        assert made.kept in ((0, 8) if 12 < part <= 40 else (0, part))
+
+
+def test_rows_wait_less_for_x_by_clusters_of_eight_where_outputs_are_few_enough_to_notice() -> None:
+    ways = {
+        (outputs, rows): few_rows(Matrix(outputs, 5120, 4), 8, rows, 132)[0].blocks
+        for outputs in (16384, 34816, 248320)
+        for rows in (1, 2, 3, 8)
+    }
+    assert [ways[34816, rows] for rows in (1, 2, 3, 8)] == [1, 1, 8, 8]
+    assert [ways[16384, rows] for rows in (2, 3)] == [1, 8] and [ways[248320, rows] for rows in (2, 3)] == [1, 2]
+
+
+def test_little_is_asked_for_before_x_on_the_card_where_that_was_faster(tmp_path: Path) -> None:
+    kernels = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None)
+    for outputs, inputs in SHAPES:
+        for rows in range(1, MANY):
+            made = kernels.chosen(Matrix(outputs, inputs, 4), rows)
+            assert isinstance(made, tuple) and made[1].early == 1 and made[1].behind == (rows > 8)
+    other = RowKernels(Device(148, (10, 0), MOST), tmp_path, lambda line: None)
+    for elsewhere, bits in ((kernels, 8), (other, 4)):
+        made = elsewhere.chosen(Matrix(5120, 6144, bits), 8)
+        assert isinstance(made, tuple) and (made[1].early, made[1].behind) == (0, False)
 
 
 def test_16_rows_have_the_parts_of_many_however_they_share_them_out(tmp_path: Path) -> None:
@@ -66,7 +90,8 @@ def test_16_rows_have_the_parts_of_many_however_they_share_them_out(tmp_path: Pa
         own = middle_rows(matrix, whole.parts)
         for rows in range(9, MANY):
             made = kernels.chosen(matrix, rows)
-            assert isinstance(made, tuple) and made == (own or (whole, tiling(matrix, whole, rows, MOST)))
+            way, made_of = own or (whole, tiling(matrix, whole, rows, MOST))
+            assert made == (way, replace(made_of, early=1, behind=True)) and isinstance(made, tuple)
             assert made[0].parts == whole.parts and made[1].outputs % (16 * made[0].blocks) == 0
             assert shared_bytes(matrix, *made, rows) + 1024 <= MOST
             assert made[1].kept < -(-matrix.groups // whole.parts)
@@ -162,7 +187,8 @@ def test_what_is_expected_is_what_a_launch_compiles_and_each_launch_is_made_once
         kernels.expect_experts(Matrix(1856, 2688, 4), rows, 8 * rows)
         kernels.expect_experts(Matrix(2688, 1856, 4), 8 * rows, 8 * rows, True)
     kernels.make_expected()
-    assert set(loaded) == set(asked) and {source.file for source in asked} == {"affine_rows.cu", "wide_rows.cu"}
+    assert set(loaded) == set(asked)
+    assert {source.file for source in asked} == {"affine_rows.cu", "wide_rows.cu", "staged_rows.cu"}
     made = len(loaded)
     for outputs, inputs in SHAPES:
         for rows in counts:
