@@ -1,5 +1,5 @@
-// What both row kernels have in common: words, barriers and copies between blocks of a cluster, how a group of codes becomes
-// the matrix unit's A operand, and how parts' sums become results, so that both make the same bits. Included by each; reads
+// What the row kernels have in common: words, barriers and copies between blocks of a cluster, how a group of codes becomes
+// the matrix unit's A operand, and how parts' sums become results, so that all make the same bits. Included by each; reads
 // BITS and WIDE alone.
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -55,6 +55,13 @@ __device__ __forceinline__ void bulk_send(u32 remote, u32 local, u32 bytes, u32 
                  : "memory");
 }
 #endif
+
+// Not through the first cache: the kernel that writes x may have ended only now.
+__device__ __forceinline__ uint4 fresh(const void* at) {
+    uint4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
+    return v;
+}
 
 // (w & mask) | with, in one instruction.
 template <u32 MASK, u32 WITH>

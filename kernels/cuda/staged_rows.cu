@@ -102,12 +102,6 @@ __device__ __forceinline__ void multiply(float (&d)[NQ][4], u32 rows, u32 weight
                  "k16.f32.bf16.bf16 {" LIST(D, LAST) "}, %0, %1, p, 1, 1, 0, 0;\n}"
                  : "+l"(a), "+l"(b), "+r"(adds), LIST(R, LAST));
 }
-// Not through the first cache: the kernel that writes x may have ended only now.
-__device__ __forceinline__ uint4 fresh(const u16* at) {
-    uint4 v;
-    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
-    return v;
-}
 __device__ __forceinline__ void store_matrices(u32 to, const u32 (&a)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(a[0]), "r"(a[1]), "r"(a[2]),
                  "r"(a[3])

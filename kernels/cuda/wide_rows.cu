@@ -74,12 +74,6 @@ __device__ __forceinline__ void multiply(float (&d)[NT][4], const u32 (&a)[4], u
     const u64 at = (u64)(1 << 30 | 64) << 32 | x;  // rows of 128 bytes, swizzled; eights of rows 1,024 bytes apart
     asm volatile(PRODUCT(p) : RESULTS("+f") : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(at), "r"(adds));
 }
-// Not through the first cache: the kernel that writes x may have ended only now.
-__device__ __forceinline__ uint4 fresh(const uint4* at) {
-    uint4 v;
-    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at));
-    return v;
-}
 // Where a row lies among those of its part: of each eight even rows first, so that what a warp stores at once falls on all
 // banks.
 __device__ __forceinline__ int place_of(int row) { return (row & ~7) | (row & 1) << 2 | (row & 7) >> 1; }
