@@ -15,7 +15,7 @@ from tensorfold.adapters.cuda.packing import new_blocks
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.stored_weights import Codes, Stored, Values
 from tensorfold.domain.families.ops import FeedForward, MixtureOfExperts, SwiGLU
-from tensorfold.kernels.cuda.affine_rows import Matrix
+from tensorfold.kernels.cuda.row_tilings import Matrix
 
 if TYPE_CHECKING:
     from tensorfold.adapters.cuda.products import Products

@@ -19,7 +19,8 @@ from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.stored_weights import Codes, Stored, Values
 from tensorfold.domain.families.binding import Bound
 from tensorfold.domain.families.storage import Affine
-from tensorfold.kernels.cuda.affine_rows import Launch, Matrix
+from tensorfold.kernels.cuda.affine_rows import Launch
+from tensorfold.kernels.cuda.row_tilings import Matrix
 
 Tensor = Any
 GROUPS = (64, 128)

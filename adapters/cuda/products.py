@@ -24,7 +24,7 @@ from tensorfold.adapters.cuda.packing import TILE, tiles_of
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.stored_weights import Codes, Matrix, Stored, as_float32
 from tensorfold.domain.families.ops import MixtureOfExperts
-from tensorfold.kernels.cuda import affine_rows
+from tensorfold.kernels.cuda import affine_rows, row_tilings
 from tensorfold.kernels.cuda.driver import Device
 from tensorfold.kernels.triton.dequantize import dequantize
 from tensorfold.kernels.triton.prompt_matmul import Tiles, expert_tiles_for, multiply, tiles_for
@@ -37,20 +37,20 @@ class RowLaunches(Protocol):
 
     device: Device
 
-    def expect_rows(self, matrix: affine_rows.Matrix, rows: int, wide: bool = False) -> None:
+    def expect_rows(self, matrix: row_tilings.Matrix, rows: int, wide: bool = False) -> None:
         """Say early that `rows` will be asked for the same."""
         ...
 
-    def expect_experts(self, matrix: affine_rows.Matrix, rows: int, pairs: int, wide: bool = False) -> None:
+    def expect_experts(self, matrix: row_tilings.Matrix, rows: int, pairs: int, wide: bool = False) -> None:
         """Say early that `experts` will be asked for the same."""
         ...
 
-    def rows(self, matrix: affine_rows.Matrix, rows: int, wide: bool = False) -> affine_rows.Launch:
+    def rows(self, matrix: row_tilings.Matrix, rows: int, wide: bool = False) -> affine_rows.Launch:
         """Rows times one matrix."""
         ...
 
     def experts(
-        self, matrix: affine_rows.Matrix, rows: int, pairs: int, wide: bool = False
+        self, matrix: row_tilings.Matrix, rows: int, pairs: int, wide: bool = False
     ) -> affine_rows.ExpertLaunch:
         """Rows times matrices of a stack."""
         ...
@@ -90,13 +90,13 @@ class Products:
         made.launched_with(self._counts)
         return made
 
-    def expect(self, matrix: affine_rows.Matrix, wide: bool) -> None:
+    def expect(self, matrix: row_tilings.Matrix, wide: bool) -> None:
         """Have the launches of a matrix compiled; `wide`: float32 results. Raises RefusedError where there is none."""
         with _refused():
             for rows in self._sizes(affine_rows.MOST_ROWS):
                 self.rows.expect_rows(matrix, rows, wide)
 
-    def expect_experts(self, up: affine_rows.Matrix, down: affine_rows.Matrix, slots: int) -> int:
+    def expect_experts(self, up: row_tilings.Matrix, down: row_tilings.Matrix, slots: int) -> int:
         """The same of experts, of which each row passes `slots`; how many rows at most are launched together.
 
         Fewer than there are pairs for where a block of the card has no room for x of so many.

@@ -13,7 +13,7 @@
 //
 // Exactness: weights are bf16 numbers, each rounded once, and an output's additions depend on (K, S * WK) only: a chain of
 // products over each part of K, then the parts in order. Rows are columns of the matrix unit's B operand and never mix; MT,
-// RT, WN, CG, SLOTS, KEPT, the grid and the number of rows move work, not bits.
+// RT, WN, CG, SLOTS, KEPT, EARLY, BEHIND, the grid and the number of rows move work, not bits.
 //
 // Packed matrix: [N / 16][K / 64] blocks (see affine_pack.py): 32 lanes x 4 words of low nibbles, then the plane of
 // high bits, then 8 x (scale, bias) pairs of outputs r and r + 8.

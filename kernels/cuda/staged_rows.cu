@@ -5,7 +5,7 @@
 // (64 rows), weights are its B operand. Unlike wide_rows.cu a block keeps no x, of which long parts have too much: x comes
 // with the weights, 64 inputs at a time. In a block:
 //
-//   8 warps           fetch codes, each its own, and turn them into bf16 in a stage of 64 inputs; lay x beside them
+//   DECODERS warps    fetch codes, each its own, and turn them into bf16 in a stage of 64 inputs; lay x beside them
 //   C warpgroups      multiply what a stage holds, 64 rows x N outputs each; sums in registers
 //   all               when K is through: sums lie where stages were, and each block adds up its share of rows
 //
@@ -14,17 +14,20 @@
 // parts in order. Rows are rows of A and never mix; N, C, SLOTS, STAGES and the number of rows move work, not bits.
 //
 // Packed matrix: see affine_pack.py. Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), N (outputs of a warpgroup), NQ (N
-// in eights), LAST (NQ - 1), C (warpgroups that multiply: 1 or 2), PARTS (P), SLOTS (groups that a warp has on their way),
-// STAGES, WIDE (1: float32 results).
+// in eights), LAST (NQ - 1), C (warpgroups that multiply: 1 or 2), PARTS (P), DECODERS (warps that decode), SETS (of them,
+// that take groups in turn), SLOTS (groups that a warp has on their way), STAGES, WIDE (1: float32 results).
 #include "row_codes.cuh"
 
 constexpr int OUT = N * C, T = OUT / 16, MP = 64;  // outputs of a tile, also in sixteens; rows
-constexpr int DECODERS = 8, SETS = 2, EACH = DECODERS / SETS, UNITS = (T + EACH - 1) / EACH;
+// Decoding warps of a set, and the most sixteens of outputs that one of them decodes.
+constexpr int EACH = DECODERS / SETS, UNITS = (T + EACH - 1) / EACH;
 constexpr int THREADS = 128 * C + 32 * DECODERS;
 constexpr int STAGE = T * 2048 + MP * 128, SLOT = UNITS * BLOCK;  // bytes: 64 inputs of weights and of x; a warp's codes
 constexpr int LAID = OUT + 8;  // floats of a row of sums: eight more put neighbours on other banks
 static_assert(N == 8 * NQ && LAST == NQ - 1 && NQ <= 32 && OUT % 16 == 0, "outputs of a warpgroup");
 static_assert(MP * LAID * 4 <= STAGES * STAGE, "sums lie where the stages were");
+// A set comes to a stage again only after it has waited for what the stage held two rounds before.
+static_assert(STAGES >= SETS, "a stage for every set, or rounds are taken for each other");
 
 #define D0 "%3,%4,%5,%6"
 #define D1 D0 ",%7,%8,%9,%10"
@@ -95,7 +98,8 @@ static_assert(MP * LAID * 4 <= STAGES * STAGE, "sums lie where the stages were")
 #define LIST(kind, last) LIST_OF(kind, last)
 #define TEXT_OF(n) #n
 #define TEXT(n) TEXT_OF(n)
-// 64 rows x 16 inputs times 16 inputs x N outputs, both in shared memory; `adds` 0: a sum that starts.
+// 64 rows x 16 inputs times 16 inputs x N outputs, both in shared memory; `adds` 0: a sum that starts. What is given is marked
+// as changed only so that sums are numbered from 3, however many there are.
 __device__ __forceinline__ void multiply(float (&d)[NQ][4], u32 rows, u32 weights, int adds) {
     u64 a = (u64)(1 << 30 | 64) << 32 | rows, b = (u64)(1 << 30 | 64) << 32 | weights;  // rows of 128 bytes, swizzled
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\nwgmma.mma_async.sync.aligned.m64n" TEXT(N)
@@ -112,7 +116,7 @@ __device__ __forceinline__ float4 load_there(u32 at) {
     asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at));
     return v;
 }
-// A place in a ring, and how often the ring has been gone round.
+// A place in a ring, and whether the ring has been gone round an odd number of times.
 template <int SIZE>
 struct Turn {
     int at = 0;
@@ -171,8 +175,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #if C == 2
         asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
 #endif
-        // Sets of warps take groups in turn, so that one waits while another works. A warp fetches the sixteens that it
-        // decodes, every EACH-th of its set's groups. Outputs past the end read the last sixteen again.
+        // Sets of warps take groups in turn, so that one waits while another works. A warp fetches what it decodes: of each
+        // group of its set every EACH-th sixteen of outputs. Outputs past the end read the last sixteen again.
         const int worker = warp - 4 * C, mine = worker % EACH, set = worker / EACH, units = (T - mine + EACH - 1) / EACH;
         u8* const ring = memory + STAGES * STAGE + worker * (SLOTS * SLOT);
         const u32 filled = shared_address(bars) + worker * (SLOTS * 8);
@@ -265,7 +269,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int i = 0; i < count; i++, stage.next()) {
             const u32 here = base + stage.at * (STAGE / 16);
             await(weights_in + stage.at * 8, stage.phase), await(x_in + stage.at * 8, stage.phase);
-            // Here and not where it was written: there it would wait for x that is still on its way.
+            // Between what was written and what reads it, as it must be, but on the reader's side: the writer's would wait for
+            // x that is still on its way.
             asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
             asm volatile("wgmma.fence.sync.aligned;");
 #pragma unroll

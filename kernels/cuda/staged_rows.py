@@ -1,8 +1,8 @@
 """Tilings of the kernel that decodes weights into shared memory (`staged_rows.cu`, compute capability 9.0).
 
-It multiplies up to 64 rows at once and keeps no x, so it takes matrices whose parts of K are too long for
-`wide_rows.cu`. Parts of K decide bits, and they are those of `affine_rows.cu`; all else is a `StagedTiling`. Knows
-shapes and bytes, not tensors.
+It multiplies up to 64 rows at once and keeps no x: where parts of K are long, `wide_rows.cu` keeps x of 32 rows alone,
+and has to go through the weights twice. Parts of K decide bits, and they are those of `affine_rows.cu`; all else is a
+`StagedTiling`. Knows shapes and bytes, not tensors.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class StagedTiling:
         """What is fixed while compiling; `wide`: float32 results."""
         outputs = 16 * self.sixteens // self.warpgroups
         macros = {"BITS": bits, "N": outputs, "NQ": outputs // 8, "LAST": outputs // 8 - 1, "C": self.warpgroups}
-        return macros | {"PARTS": self.blocks, "SLOTS": self.slots, "STAGES": self.stages, "WIDE": int(wide)}
+        macros |= {"PARTS": self.blocks, "SLOTS": self.slots, "STAGES": self.stages, "WIDE": int(wide)}
+        return macros | {"DECODERS": _DECODERS, "SETS": _SETS}
 
 
 def staged_bytes(bits: int, tiling: StagedTiling) -> int:
@@ -55,7 +56,8 @@ def staged_tiling(outputs: int, groups: int, parts: int, multiprocessors: int, m
     """The tiling of 4-bit codes that was fastest where it was measured, or the next that fits; None where none does.
 
     Every cluster has one tile, so that its blocks' sums meet once. `parts` are the matrix's parts of K, and blocks of a
-    cluster: of 16 clusters of eight that the multiprocessors are enough for, an H200 runs 15 at a time.
+    cluster: of 16 clusters of eight that the multiprocessors are enough for, an H200 runs 15 at a time. A card that
+    runs fewer takes a second round of them, with the same bits.
     """
     sixteens = -(-outputs // 16)
     each = -(-sixteens // max(1, multiprocessors // parts * 15 // 16))

@@ -13,8 +13,9 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.packing import new_blocks, pack_codes
 from tensorfold.kernels.cuda.affine_pack import GROUP, block_words
-from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels
+from tensorfold.kernels.cuda.affine_rows import RowKernels
 from tensorfold.kernels.cuda.driver import current_device
+from tensorfold.kernels.cuda.row_tilings import Matrix
 
 FLUSHED = 640 << 20  # bytes of distinct weights a timed graph reads: ten times the cache
 Parts = tuple[torch.Tensor, torch.Tensor, torch.Tensor]

@@ -17,9 +17,10 @@ import torch
 import triton
 import triton.language as tl
 
-from tensorfold.kernels.cuda.affine_rows import Cut, Matrix, RowKernels, Tiling, shared_bytes, tiling
+from tensorfold.kernels.cuda.affine_rows import RowKernels
 from tensorfold.kernels.cuda.compiler import Compiling
 from tensorfold.kernels.cuda.driver import DriverError
+from tensorfold.kernels.cuda.row_tilings import Cut, Matrix, Tiling, shared_bytes, tiling
 from tests.benchmarks.gpu_device import FLUSHED, captured, filled, random_parts, row_kernels, seconds, silent, stream
 from tests.benchmarks.gpu_figures import Bound
 from tests.benchmarks.gpu_matmul import size

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch  # type: ignore[import-not-found, unused-ignore]
 
-from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, Matrix, RowKernels, tiling
+from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, RowKernels
+from tensorfold.kernels.cuda.row_tilings import Matrix, tiling
 from tests.benchmarks.gpu_device import captured, filled, packed, random_parts, row_kernels, seconds, stream
 
 UP, DOWN = Matrix(1856, 2688, 4), Matrix(2688, 1856, 4)

@@ -10,7 +10,8 @@ from pathlib import Path
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.kernels.cuda.affine_pack import packed_bytes
-from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels
+from tensorfold.kernels.cuda.affine_rows import RowKernels
+from tensorfold.kernels.cuda.row_tilings import Matrix
 from tests.benchmarks.gpu_device import FLUSHED, captured, filled, row_kernels, seconds, stream
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)

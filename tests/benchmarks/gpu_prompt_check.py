@@ -9,7 +9,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 from tensorfold.adapters.cuda.experts import Choice
 from tensorfold.adapters.cuda.packing import new_blocks, pack_codes
 from tensorfold.adapters.cuda.products import Products
-from tensorfold.kernels.cuda import affine_rows
+from tensorfold.kernels.cuda.row_tilings import Matrix
 from tensorfold.kernels.triton.dequantize import dequantize
 from tensorfold.kernels.triton.prompt_matmul import Tiles, multiply
 from tests.benchmarks.gpu_device import dequantized, random_parts
@@ -34,7 +34,7 @@ def check_packing() -> list[str]:
     """Packed and unpacked again, every number is its code times scale plus bias, rounded once."""
     wrong = []
     for bits in (4, 5, 6, 8):
-        matrix = affine_rows.Matrix(100, 640, bits)
+        matrix = Matrix(100, 640, bits)
         parts = random_parts(matrix, bits)
         blocks = new_blocks(100, 640, bits, "cuda")
         pack_codes(*parts, bits, blocks)

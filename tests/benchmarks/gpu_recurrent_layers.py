@@ -16,8 +16,9 @@ from typing import Any
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.rows import SAVE
-from tensorfold.kernels.cuda.affine_rows import Launch, Matrix
+from tensorfold.kernels.cuda.affine_rows import Launch
 from tensorfold.kernels.cuda.delta_steps import Form
+from tensorfold.kernels.cuda.row_tilings import Matrix
 from tensorfold.kernels.triton.conv import delta_inputs
 from tensorfold.kernels.triton.gates import gated_norm
 from tests.benchmarks.gpu_device import captured, filled, half, ints, row_kernels, seconds, stream

@@ -38,7 +38,8 @@ from tensorfold.domain.families.binding import bind
 from tensorfold.domain.memory.cuda_holding import Room, room
 from tensorfold.domain.sampling import Sampling
 from tensorfold.domain.windows import chain
-from tensorfold.kernels.cuda.affine_rows import ExpertLaunch, Launch, Matrix
+from tensorfold.kernels.cuda.affine_rows import ExpertLaunch, Launch
+from tensorfold.kernels.cuda.row_tilings import Matrix
 from tests.adapters.cuda.heads.mtp_checks import kept
 from tests.adapters.cuda.host_delta import HostDelta
 from tests.adapters.cuda.host_launches import HostLaunches

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorfold.kernels.cuda.affine_pack import block_words
-from tensorfold.kernels.cuda.affine_rows import ExpertLaunch, Launch, Matrix
+from tensorfold.kernels.cuda.affine_rows import ExpertLaunch, Launch
 from tensorfold.kernels.cuda.driver import Device
+from tensorfold.kernels.cuda.row_tilings import Matrix
 
 Floats = NDArray[np.float64]
 

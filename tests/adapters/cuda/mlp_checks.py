@@ -23,7 +23,7 @@ from tensorfold.domain.families.ops import FeedForward, MixtureOfExperts, Norm, 
 from tensorfold.domain.families.plans import Embedding, Head
 from tensorfold.domain.families.weights import op_weights
 from tensorfold.domain.memory.cuda_holding import room
-from tensorfold.kernels.cuda.affine_rows import Matrix
+from tensorfold.kernels.cuda.row_tilings import Matrix
 from tensorfold.kernels.reference.router import choose_experts
 from tests.adapters.cuda.host_launches import HostLaunches
 from tests.adapters.cuda.host_products import HeldWeights, HostProducts

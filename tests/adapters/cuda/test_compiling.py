@@ -11,9 +11,9 @@ pytest.importorskip("torch", reason="torch is not installed")
 from tensorfold.adapters.cuda.loader import compiling
 from tensorfold.adapters.cuda.products import Products
 from tensorfold.application.ports.checkpoints import RefusedError
-from tensorfold.kernels.cuda.affine_rows import Matrix
 from tensorfold.kernels.cuda.compiler import CompilerError, CompilerMissingError
 from tensorfold.kernels.cuda.driver import DriverError
+from tensorfold.kernels.cuda.row_tilings import Matrix
 from tests.adapters.cuda.host_launches import HostLaunches
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tensorfold.kernels.cuda import compiler, kept_code
-from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels, cut, few_rows, tiling
+from tensorfold.kernels.cuda.affine_rows import RowKernels
 from tensorfold.kernels.cuda.compiler import CompilerError, CompilerMissingError, Compiling, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
+from tensorfold.kernels.cuda.row_tilings import Matrix, cut, few_rows, tiling
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 CARDS = [

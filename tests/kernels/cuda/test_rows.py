@@ -8,21 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorfold.kernels.cuda.affine_rows import (
-    MOST_PAIRS,
-    Cut,
-    Launch,
-    Matrix,
-    RowKernels,
-    Tiling,
-    cut,
-    expert_rows,
-    row_bytes,
-    shared_bytes,
-    tiling,
-)
+from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, Launch, RowKernels
 from tensorfold.kernels.cuda.compiler import Source
 from tensorfold.kernels.cuda.driver import Device
+from tensorfold.kernels.cuda.row_tilings import Cut, Matrix, Tiling, cut, expert_rows, row_bytes, shared_bytes, tiling
 
 SHAPES = [
     (34816, 5120), (5120, 17408), (16384, 5120), (14336, 5120), (5120, 6144), (248320, 5120), (96, 5120), (10304, 2688),

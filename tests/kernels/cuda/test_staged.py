@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tensorfold.kernels.cuda import compiler
-from tensorfold.kernels.cuda.affine_rows import Matrix, RowKernels, cut
+from tensorfold.kernels.cuda import affine_rows, compiler
+from tensorfold.kernels.cuda.affine_rows import RowKernels
 from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
+from tensorfold.kernels.cuda.row_tilings import Matrix, cut
 from tensorfold.kernels.cuda.staged_rows import STAGED_PART, StagedTiling, staged_bytes, staged_tiling
 from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, WideTiling
 
 HOPPER, MOST = (9, 0), 232448
-LONG = [(5120, 17408), (200, 16960), (1, 16384), (6000, 12288), (64, 65536)]
+LONG = [(5120, 17408), (200, 16960), (1200, 12288), (3840, 12288), (6000, 12288), (64, 65536)]
 
 
 def made_for(matrix: Matrix) -> StagedTiling:
@@ -55,6 +56,17 @@ def test_it_is_taken_from_33_rows_on_where_parts_of_k_are_long(tmp_path: Path) -
     assert kinds[(5120, 17408), 32] is WideTiling
     assert {kinds[shape, 64] for shape in ((5120, 6144), (34816, 5120), (8192, 17408))} == {WideTiling}
     assert min(Matrix(*shape, 4).groups for shape in LONG) >= 8 * STAGED_PART
+
+
+def test_what_has_no_room_or_leaves_a_block_without_a_part_is_refused_before_it_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(affine_rows, "compile_source", lambda *_: pytest.fail("compiled"))
+    kernels = RowKernels(Device(132, HOPPER, MOST), tmp_path, lambda line: None)
+    long = Matrix(5120, 17408, 6)  # the form of 4 bits
+    for matrix, made in ((long, made_for(Matrix(5120, 17408, 4))), (Matrix(64, 448, 4), StagedTiling(1, 1, 8, 2, 2))):
+        with pytest.raises(ValueError, match="does not fit"):
+            kernels.prepare_staged(matrix, made, 64)
 
 
 def test_5120_outputs_are_two_warpgroups_of_176_for_each_of_15_clusters() -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tensorfold.kernels.cuda import affine_rows, compiler
-from tensorfold.kernels.cuda.affine_rows import (
+from tensorfold.kernels.cuda.affine_rows import MOST_PAIRS, RowKernels
+from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
+from tensorfold.kernels.cuda.driver import Device
+from tensorfold.kernels.cuda.row_tilings import (
     MANY,
-    MOST_PAIRS,
     Matrix,
-    RowKernels,
     cut,
     expert_rows,
     few_rows,
@@ -20,8 +21,6 @@ from tensorfold.kernels.cuda.affine_rows import (
     shared_bytes,
     tiling,
 )
-from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
-from tensorfold.kernels.cuda.driver import Device
 from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, STATIC, WideTiling, block_groups, wide_bytes, wide_tiling
 
 HOPPER, MOST = (9, 0), 232448
