@@ -28,8 +28,9 @@ _PART_S = 330.0
 
 
 def commit() -> str:
-    """The commit measured, or nothing known."""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    """The commit measured, marked where files are not as it has them; or nothing known."""
+    asked = ("git", "describe", "--always", "--dirty", "--exclude", "*")  # no tag's name in the commit's place
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
