@@ -36,9 +36,9 @@ from tests.prove.proof_flags import proof_flags
 CELLS = ("chains", "trees", "heads", "crowd", "cancel", "stops", "ignore_eos")
 PARALLEL = {"chains": (1,), "trees": (1,), "heads": (1, 4, 16)}
 HEADED = 0.2
+"""The share of models with a head beside planted drafts; in the cell of heads all have one, and nothing is planted."""
 LEAST_REFUSED = 0.2
 """Of a cell's drafts: a proof whose drafts are nearly all right would not see what refusing one breaks."""
-"""The share of models with a head beside planted drafts; in the cell of heads all have one, and nothing is planted."""
 HEAD_COSTS = replace(DEFAULT_COSTS, head_ms=(0.01,) * 16)
 _BATCH = 48
 _WAIT_S = 120.0
