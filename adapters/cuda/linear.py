@@ -20,7 +20,8 @@ Tensor = Any
 class Linear:
     """Rows [R, K] to [R, sum of outputs]: products with the matrices in order, biases added in float32.
 
-    `outputs` are those of each slot. Results have the rows' dtype, or are float32 if `wide`.
+    `outputs` are those of each slot. Results have the rows' dtype, or are float32 if `wide`. What a gated matrix makes
+    is for `gated.Gated` to read: a round's rows get its results, a prompt's rows its outputs, those of the gate first.
     """
 
     def __init__(self, products: Products, parts: Sequence[PackedMatrix], wide: bool) -> None:
@@ -48,13 +49,13 @@ class Linear:
         """Rows of a prompt, [T, K] to [T, N]: a row's bits hang on neither T nor its place."""
         x, made = x.contiguous(), []
         for part in self._parts:
-            out = self._empty(part, x)
+            out = self._empty(part, x, part.matrix.outputs)
             self._products.multiply_prompt(part, x, out)
             made.append(self._finished(part, out, x))
         return self._joined(made)
 
     def _decoded(self, part: PackedMatrix, x: Tensor) -> Tensor:
-        out, products = self._empty(part, x), self._products
+        out, products = self._empty(part, x, part.matrix.results), self._products
         for start in range(0, len(x), MOST_ROWS):
             rows = min(MOST_ROWS, len(x) - start)
             launch = part.launch(products.rows, rows, out.dtype == torch.float32)
@@ -62,9 +63,9 @@ class Linear:
             launch(*addresses, products.stream(), products.early)
         return out
 
-    def _empty(self, part: PackedMatrix, x: Tensor) -> Tensor:
+    def _empty(self, part: PackedMatrix, x: Tensor, columns: int) -> Tensor:
         dtype = torch.float32 if self._is_wide(part) else x.dtype
-        return torch.empty((len(x), part.matrix.outputs), dtype=dtype, device=x.device)
+        return torch.empty((len(x), columns), dtype=dtype, device=x.device)
 
     def _is_wide(self, part: PackedMatrix) -> bool:
         return self.wide or part.bias is not None

@@ -6,7 +6,7 @@ settled once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,13 +24,18 @@ from tensorfold.kernels.cuda.row_tilings import Matrix
 
 Tensor = Any
 GROUPS = (64, 128)
+TURN = 4
+"""Outputs of a gate, then of what it opens, that lie together in a gated matrix."""
 _WHOLE = 64
 _NUMBERS = Values(np.empty(0), "BF16")
 
 
 @dataclass(slots=True, eq=False)
 class PackedMatrix:
-    """`blocks` of one matrix, the `outputs` of the slots it is made of, and their float32 biases [N] if any has one."""
+    """`blocks` of one matrix, the `outputs` of the slots it is made of, and their float32 biases [N] if any has one.
+
+    A gated matrix has no biases.
+    """
 
     matrix: Matrix
     blocks: Tensor
@@ -39,7 +44,12 @@ class PackedMatrix:
     _launches: dict[tuple[int, bool], Launch] = field(default_factory=dict)
 
     def among(self, start: int, stop: int) -> PackedMatrix:
-        """Outputs start to stop alone, over the same blocks; `start` begins a tile of 16."""
+        """Outputs start to stop alone, over the same blocks.
+
+        Raises ValueError unless `start` begins a tile of 16, and of a gated matrix, whose outputs lie in turn.
+        """
+        if self.matrix.gated:
+            raise ValueError(f"outputs {start} to {stop} of a gate and what it opens are no matrix")
         if start % TILE or not 0 <= start < stop <= self.matrix.outputs:
             raise ValueError(f"outputs {start} to {stop} are not whole tiles of {TILE} of {self.matrix.outputs}")
         tiles = slice(start // TILE, start // TILE + tiles_of(stop - start))
@@ -86,27 +96,37 @@ def refuse_unread(bound: Mapping[str, Bound]) -> None:
             check_kind(path, stored, found.slot.shape[-1])
 
 
-def pack_side_by_side(stored: Sequence[Stored], blocks: Tensor) -> None:
-    """Fill `blocks` of one matrix from slots stored alike, one below another."""
+def pack_side_by_side(stored: Sequence[Stored], blocks: Tensor, gated: bool = False) -> None:
+    """Fill `blocks` of one matrix from slots stored alike, one below another.
+
+    `gated`: they are a gate and what it opens, of which `TURN` outputs each lie in turn.
+    """
     device = blocks.device
     first = stored[0]
+
+    def joined(parts: Sequence[NDArray[Any]], dtype: Any) -> Tensor:
+        return _joined([upload(part, device).to(dtype) for part in parts], gated)
+
     if isinstance(first, Codes):
-        words = _joined((one.words for one in stored if isinstance(one, Codes)), torch.int32, device)
-        scales = _joined((one.scales for one in stored if isinstance(one, Codes)), torch.bfloat16, device)
-        biases = _joined((one.biases for one in stored if isinstance(one, Codes)), torch.bfloat16, device)
+        codes = [one for one in stored if isinstance(one, Codes)]
+        words = joined([one.words for one in codes], torch.int32)
+        scales = joined([one.scales for one in codes], torch.bfloat16)
+        biases = joined([one.biases for one in codes], torch.bfloat16)
         pack_codes(words, scales, biases, first.bits, blocks)
     else:
-        joined = (as_numbers(one, device) for one in stored if isinstance(one, Values))
-        pack_bf16(torch.cat([one.to(torch.bfloat16) for one in joined]), blocks)
+        values = [one for one in stored if isinstance(one, Values)]
+        pack_bf16(_joined([as_numbers(one, device).to(torch.bfloat16) for one in values], gated), blocks)
 
 
-def packed(path: str, stored: Sequence[Stored], shapes: Sequence[tuple[int, int]], device: Any) -> PackedMatrix:
-    """One matrix of slots stored alike; `path` names them in a refusal."""
+def packed(
+    path: str, stored: Sequence[Stored], shapes: Sequence[tuple[int, int]], device: Any, gated: bool = False
+) -> PackedMatrix:
+    """One matrix of slots stored alike; `path` names them in a refusal. `gated`: see `pack_side_by_side`."""
     inputs, outputs = shapes[0][1], tuple(shape[0] for shape in shapes)
     check_kind(path, stored[0], inputs)
-    matrix = Matrix(sum(outputs), inputs, width_of(stored[0]))
+    matrix = Matrix(sum(outputs), inputs, width_of(stored[0]), gated)
     blocks = new_blocks(matrix.outputs, inputs, matrix.bits, device)
-    pack_side_by_side(stored, blocks)
+    pack_side_by_side(stored, blocks, gated)
     return PackedMatrix(matrix, blocks, outputs)
 
 
@@ -124,5 +144,8 @@ def upload(values: NDArray[Any], device: Any) -> Tensor:
     return torch.from_numpy(whole if signed is None else whole.view(signed)).to(device)
 
 
-def _joined(parts: Iterable[NDArray[Any]], dtype: Any, device: Any) -> Tensor:
-    return torch.cat([upload(part, device).to(dtype) for part in parts])
+def _joined(parts: Sequence[Tensor], gated: bool) -> Tensor:
+    """Rows of all parts, each copied once, to where they belong."""
+    if not gated:
+        return torch.cat(parts)
+    return torch.stack([part.view(-1, TURN, part.shape[1]) for part in parts], 1).flatten(0, 2)

@@ -2,7 +2,7 @@
 
 A decoded row's bits follow from the row and the matrix's shape alone. So do a prompt row's, whose arithmetic is
 another: its matrix is unpacked to the activations' dtype first. Slots that share their input and are stored alike lie
-side by side and are one matrix everywhere.
+side by side and are one matrix everywhere; a gate and what it opens lie in turn, so that one launch does both.
 
 Loading holds, beside what stays: on the host the slots of one product, or one entry of a stack of experts; on the
 device twice their stored bytes, and about 200 MB while codes are put in order.
@@ -18,6 +18,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 
 from tensorfold.adapters.cuda.experts import ExpertStack
+from tensorfold.adapters.cuda.gated import Gated
 from tensorfold.adapters.cuda.linear import Linear, Lookup
 from tensorfold.adapters.cuda.packed import PackedMatrix, as_numbers, kind, packed, upload
 from tensorfold.adapters.cuda.packing import TILE, tiles_of
@@ -74,7 +75,7 @@ class Products:
         self.early = rows.device.capability >= (9, 0)
         self._note = on_note
         self._noted = False
-        self._held: dict[tuple[str, ...], PackedMatrix] = {}
+        self._held: dict[tuple[tuple[str, ...], bool], PackedMatrix] = {}
         self._counts: tuple[int, ...] = ()
         self._most = 0
         self._room: Tensor = None
@@ -124,16 +125,21 @@ class Products:
 
         Without `prompts` no room is counted for unpacking it. Raises RefusedError for storage that no kernel reads.
         """
-        parts = [self._held[paths]] if paths in self._held else self._parts(paths)
-        if prompts:
-            self.count_room(max(tiles_of(part.matrix.outputs) * TILE * part.matrix.inputs for part in parts))
-        return Linear(self, parts, wide)
+        return self._linear(self._parts(paths), wide, prompts)
+
+    def gated(self, gate: str, up: str) -> Gated:
+        """silu of the product with `gate` times that with `up`: they share their input, and have equally many outputs.
+
+        A round's rows pass one launch where the two are stored alike, have no biases and fill whole tiles together;
+        else a product with both, then the gate. Raises RefusedError for storage that no kernel reads.
+        """
+        parts = self._parts((gate, up), gated=True)
+        return Gated(self._linear(parts, False, True), parts[0].matrix.gated)
 
     def embedding(self, path: str) -> Lookup:
         """The rows of a table, read from the same blocks that a tied head multiplies with."""
-        if (path,) not in self._held:
-            self._parts((path,))
-        return Lookup(self._held[path,])
+        (table,) = self._parts((path,))
+        return Lookup(table)
 
     def experts(self, plan: MixtureOfExperts, path: str) -> ExpertStack:
         """The experts below `path`, with the shared one among them where it is so many experts wide."""
@@ -178,11 +184,11 @@ class Products:
         return self._room[:values]
 
     def multiply_prompt(self, part: PackedMatrix, x: Tensor, out: Tensor) -> None:
-        """`out` [T, N] of a prompt's rows [T, K]."""
+        """`out` [T, N] of a prompt's rows [T, K]: of a gated matrix the gate's outputs, then those of what it opens."""
         matrix = part.matrix
         rows = tiles_of(matrix.outputs) * TILE
         w = self.unpacked(rows * matrix.inputs, x.dtype).view(rows, matrix.inputs)
-        dequantize(part.blocks, matrix.bits, w, self._used)
+        dequantize(part.blocks, matrix.bits, w, self._used, matrix.gated)
         multiply(x, w, out, self.tiles(matrix.outputs, matrix.inputs), self.rows.device.multiprocessors)
 
     def multiply_plain(self, x: Tensor, w: Tensor) -> Tensor:
@@ -200,25 +206,34 @@ class Products:
                 f"{what} stored as {stored.dtype} ({path} first) are rounded to bf16, which the kernels multiply"
             )
 
-    def _parts(self, paths: tuple[str, ...]) -> list[PackedMatrix]:
-        """Packed matrices of neighbouring slots that are stored alike."""
+    def _linear(self, parts: Sequence[PackedMatrix], wide: bool, prompts: bool) -> Linear:
+        if prompts:
+            self.count_room(max(tiles_of(part.matrix.outputs) * TILE * part.matrix.inputs for part in parts))
+        return Linear(self, parts, wide)
+
+    def _parts(self, paths: tuple[str, ...], gated: bool = False) -> list[PackedMatrix]:
+        """Packed matrices of neighbouring slots stored alike; if `gated`, one gated matrix where there can be one."""
+        if (paths, gated) in self._held:
+            return [self._held[paths, gated]]
         matrices = [self.weights.matrix(path) for path in paths]
+        if gated and _can_be_gated(*matrices):
+            return [self._packed(paths, matrices, gated=True)]
         starts = [at for at in range(len(paths)) if not at or not _alike(matrices[at - 1], matrices[at])]
         return [
             self._packed(paths[start:stop], matrices[start:stop])
             for start, stop in zip(starts, [*starts[1:], len(paths)], strict=True)
         ]
 
-    def _packed(self, paths: tuple[str, ...], matrices: Sequence[Matrix]) -> PackedMatrix:
-        if paths not in self._held:
+    def _packed(self, paths: tuple[str, ...], matrices: Sequence[Matrix], gated: bool = False) -> PackedMatrix:
+        if (paths, gated) not in self._held:
             for path, matrix in zip(paths, matrices, strict=True):
                 self.note_rounding(path, matrix.stored)
-            made = packed(paths[0], [m.stored for m in matrices], [m.shape for m in matrices], self.device)
+            made = packed(paths[0], [m.stored for m in matrices], [m.shape for m in matrices], self.device, gated)
             if any(matrix.bias is not None for matrix in matrices):
                 biases = [np.zeros(m.shape[0], np.float32) if m.bias is None else m.bias for m in matrices]
                 made.bias = upload(np.concatenate(biases), self.device)
-            self._held[paths] = made
-        return self._held[paths]
+            self._held[paths, gated] = made
+        return self._held[paths, gated]
 
 
 @contextmanager
@@ -232,3 +247,9 @@ def _refused() -> Iterator[None]:
 
 def _alike(one: Matrix, other: Matrix) -> bool:
     return kind(one.stored) == kind(other.stored)
+
+
+def _can_be_gated(gate: Matrix, up: Matrix) -> bool:
+    """Whether one matrix can hold both in turn: its launches add no biases, and have whole tiles of outputs alone."""
+    unbiased = gate.bias is None and up.bias is None
+    return unbiased and _alike(gate, up) and (gate.shape[0] + up.shape[0]) % TILE == 0

@@ -23,7 +23,7 @@
 // may be under way at a time), ADDERS (warps that add up), KEPT (the first groups of a part, whose x is kept in registers; of
 // the others it is read again for each tile), PART (where KEPT is not 0: the most groups of a part; else 0), EARLY (copies
 // that a warp asks for before x; 0: all in flight), BEHIND (when it asks for the others: 1 when x has come, 0 when x has been
-// asked for), EXPERTS (1: see below), WIDE (1: float32 results).
+// asked for), EXPERTS (1: see below), GATED (1: see row_codes.cuh), WIDE (1: float32 results).
 // EXPERTS: the matrix is a stack of matrices, and items[] says who is multiplied by whom: a count, then for each item an
 // expert, its first member and 1 to 8 members; members[] are pairs of a row of x and a row of y, those of an item behind
 // those of the item before it. An item's tiles are one matrix's tiles, so a tile of weights is decoded once for all its
@@ -36,6 +36,7 @@ constexpr int P = S * WK, TNS = TN / S;  // parts of K; outputs of a tile that o
 constexpr int COLUMN = 20;               // floats of a row of 16 outputs: four more put neighbours on other banks
 constexpr int SIXTEEN = MP * COLUMN, MEETING = P * (TNS / 16) * SIXTEEN;
 static_assert(TNS % 16 == 0, "sixteens of outputs for every owner");
+static_assert(!(EXPERTS && GATED), "experts' outputs are written as they are");
 constexpr int MOST_PAIRS = 256;  // of a launch with experts
 constexpr int COPY = CG * BLOCK, SLOT = RT * COPY;
 // Copies that are asked for before x. What is asked for first comes first, also where it comes from farther away.
@@ -271,15 +272,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #endif
         const int count_here = rows_of(tile);
         constexpr int QUADS = TNS / 4;
-        for (int e = from; e < QUADS * count_here; e += step) {
-            const int n4 = e % QUADS, m = e / QUADS, out = local * TN + rank * TNS + n4 * 4;
+        const int total = QUADS * count_here;
+        for (int e = from; (GATED ? e - lane : e) < total; e += step) {
+            const int i = GATED ? min(e, total - 1) : e, n4 = i % QUADS, m = i / QUADS;
             const float4 s = sum_parts<P>(parts + (n4 >> 2) * SIXTEEN + m * COLUMN + (n4 & 3) * 4, TNS / 16 * SIXTEEN);
 #if EXPERTS
             const int row = member[2 * (item[1] + m) + 1];
 #else
             const int row = row0 + m;
 #endif
-            store4(y, (size_t)row * y_stride + out, s, outputs - out, (y_stride & 3) == 0);
+            const int out = local * TN + rank * TNS + n4 * 4;
+            store_results(y, (size_t)row * y_stride, out, s, outputs, (y_stride & 3) == 0, e < total);
         }
     };
 

@@ -23,6 +23,7 @@ from tensorfold.kernels.cuda.row_tilings import (
     even,
     expert_rows,
     few_rows,
+    kind,
     middle_rows,
     row_bytes,
     shared_bytes,
@@ -42,7 +43,7 @@ def _in_turn(matrix: Matrix, parts: Sequence[tuple[int, Launch]], wide: bool) ->
     def launch(weights: int, x: int, y: int, stream: int, early: bool) -> None:
         for rows, part in parts:
             part(weights, x, y, stream, early)
-            x, y = x + rows * matrix.inputs * 2, y + rows * matrix.outputs * (4 if wide else 2)
+            x, y = x + rows * matrix.inputs * 2, y + rows * matrix.results * (4 if wide else 2)
 
     return launch
 
@@ -98,9 +99,9 @@ class RowKernels:
         """What `rows` compiles for as many rows as a block holds together."""
         chosen = self.chosen(matrix, rows)
         if isinstance(chosen, WideTiling):
-            return Source.of("wide_rows.cu", chosen.macros(matrix.bits, wide), ARCHITECTURE)
+            return Source.of("wide_rows.cu", chosen.macros | kind(matrix, wide), ARCHITECTURE)
         if isinstance(chosen, StagedTiling):
-            return Source.of("staged_rows.cu", chosen.macros(matrix.bits, wide), ARCHITECTURE)
+            return Source.of("staged_rows.cu", chosen.macros | kind(matrix, wide), ARCHITECTURE)
         return self.source(matrix, *chosen, wide)
 
     def experts_source(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> Source:
@@ -110,12 +111,12 @@ class RowKernels:
 
     def source(self, matrix: Matrix, cut: Cut, tiling: Tiling, wide: bool, experts: bool = False) -> Source:
         """What is compiled for this."""
-        macros = {"BITS": matrix.bits, "MT": tiling.row_tiles, "RT": tiling.output_tiles, "WN": tiling.warps}
+        macros = kind(matrix, wide) | {"EXPERTS": int(experts)}
+        macros |= {"MT": tiling.row_tiles, "RT": tiling.output_tiles, "WN": tiling.warps}
         macros |= {"WK": cut.columns, "S": cut.blocks, "CG": tiling.copy, "SLOTS": tiling.slots}
         macros |= {"MEETINGS": tiling.meetings, "ADDERS": tiling.adders, "KEPT": tiling.kept}
         macros |= {"EARLY": tiling.early, "BEHIND": int(tiling.behind)}
         macros |= {"PART": -(-matrix.groups // cut.parts) if tiling.kept else 0}
-        macros |= {"WIDE": int(wide), "EXPERTS": int(experts)}
         return Source.of("affine_rows.cu", macros, self.device.architecture)
 
     def rows(self, matrix: Matrix, rows: int, wide: bool = False) -> Launch:
@@ -171,7 +172,7 @@ class RowKernels:
     def prepare(self, matrix: Matrix, cut: Cut, tiling: Tiling, rows: int, wide: bool = False) -> Launch:
         """A launch of `rows` rows: called with the addresses of matrix, x and y, a stream, and whether to start early.
 
-        x is bf16 [rows, K], y bf16 (float32 if `wide`) [rows, N], both without gaps and 16-byte aligned.
+        x is bf16 [rows, K], y bf16 (float32 if `wide`) [rows, results], both without gaps and 16-byte aligned.
         """
         if tiling.outputs % (16 * cut.blocks):
             raise ValueError(f"{tiling.outputs} outputs are not shared out evenly among {cut.blocks} blocks")
@@ -183,7 +184,7 @@ class RowKernels:
         clusters = max(1, min(at_once // row_blocks, tiles)) * row_blocks
         grid = (clusters * cut.blocks, 1, 1)
         x_bytes = row_bytes(matrix, cut)
-        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, x_bytes, row_blocks)
+        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.results, x_bytes, row_blocks)
         constants = tuple(map(ctypes.c_int, numbers))
         blocks = cut.blocks if self.device.capability >= (9, 0) else 0
 
@@ -197,13 +198,13 @@ class RowKernels:
     def prepare_wide(self, matrix: Matrix, tiling: WideTiling, rows: int, wide: bool = False) -> Launch:
         """The same by the warpgroup kernel, which makes the same bits where its parts of K are the same."""
         need = max(wide_bytes(matrix.groups, matrix.bits, tiling), self._half)
-        source = Source.of("wide_rows.cu", tiling.macros(matrix.bits, wide), ARCHITECTURE)
+        source = Source.of("wide_rows.cu", tiling.macros | kind(matrix, wide), ARCHITECTURE)
         function = self._loaded(source, "wide_rows", need)
         row_blocks = -(-rows // (8 * tiling.row_tiles))
         at_once = self._at_once(function, Cut(tiling.blocks, tiling.columns), tiling.threads)
         clusters = max(1, min(at_once // row_blocks, -(-matrix.outputs // 64))) * row_blocks
         held = block_groups(matrix.groups, tiling)
-        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, held, row_blocks)
+        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.results, held, row_blocks)
         constants = tuple(map(ctypes.c_int, (*numbers, tiling.copy, tiling.slots)))
         grid = (clusters * tiling.blocks, 1, 1)
 
@@ -221,10 +222,10 @@ class RowKernels:
         need = max(staged_bytes(matrix.bits, tiling), self._half)
         if need > self.device.shared_bytes or matrix.groups < tiling.blocks:
             raise ValueError(f"{matrix} does not fit {tiling}")
-        source = Source.of("staged_rows.cu", tiling.macros(matrix.bits, wide), ARCHITECTURE)
+        source = Source.of("staged_rows.cu", tiling.macros | kind(matrix, wide), ARCHITECTURE)
         function = self._loaded(source, "staged_rows", need)
         row_blocks, tiles = -(-rows // STAGED_ROWS), -(-matrix.outputs // (16 * tiling.sixteens))
-        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.outputs, row_blocks)
+        numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.results, row_blocks)
         constants = tuple(map(ctypes.c_int, numbers))
         grid = (tiles * row_blocks * tiling.blocks, 1, 1)
 

@@ -1,6 +1,9 @@
 // What the row kernels have in common: words, barriers and copies between blocks of a cluster, how a group of codes becomes
 // the matrix unit's A operand, and how parts' sums become results, so that all make the same bits. Included by each; reads
-// BITS and WIDE alone.
+// BITS, GATED and WIDE alone.
+//
+// GATED (1): outputs are four of a gate, then the four of what it opens, and so on; results are silu(gate) * opened, half as
+// many.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -209,4 +212,36 @@ __device__ __forceinline__ void store4(void* y, size_t at, float4 s, int left, b
             else
                 ((u16*)y)[at + i] = (u16)(two[i >> 1] >> (16 * (i & 1)));
         }
+}
+// silu(gate) * up. Both are rounded to bf16 first where results are bf16, as if they had been written and read again.
+__device__ __forceinline__ float opened(float gate, float up) {
+    if (!WIDE)
+        asm("{\n.reg .b16 s, none;\nmov.b16 none, 0;\ncvt.rn.bf16.f32 s, %0;\nmov.b32 %0, {none, s};\n"
+            "cvt.rn.bf16.f32 s, %1;\nmov.b32 %1, {none, s};\n}"
+            : "+f"(gate), "+f"(up));
+    float e, h;
+    asm("ex2.approx.f32 %0, %1;" : "=f"(e) : "f"(gate * -1.4426950408889634f));
+    asm("div.full.f32 %0, %1, %2;" : "=f"(h) : "f"(gate), "f"(1.f + e));
+    return h * up;
+}
+// Results of a row at `row` out of four sums from output `out` on, of `outputs`; `aligned`: see store4. All lanes of a warp come
+// here, those that have nothing (`is_real` 0) too. Of a gated matrix an even lane has four of a gate, the odd one beside it the
+// four that it opens: they exchange halves, so that each makes two results.
+__device__ __forceinline__ void store_results(void* y, size_t row, int out, float4 s, int outputs, bool aligned, bool is_real) {
+#if GATED
+    const bool has_up = threadIdx.x & 1;
+    const float first = __shfl_xor_sync(~0u, has_up ? s.x : s.z, 1), second = __shfl_xor_sync(~0u, has_up ? s.y : s.w, 1);
+    const float one = opened(has_up ? first : s.x, has_up ? s.z : first);
+    const float two = opened(has_up ? second : s.y, has_up ? s.w : second);
+    u32 both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(two), "f"(one));
+    const size_t at = row + out / 2;  // an eighth output is a fourth result: whole tiles have all of them, at even places
+    if (!is_real || out >= outputs) return;
+    if (WIDE)
+        *(float2*)((float*)y + at) = make_float2(one, two);
+    else
+        *(u32*)((u16*)y + at) = both;
+#else
+    if (is_real) store4(y, row + out, s, outputs - out, aligned);
+#endif
 }

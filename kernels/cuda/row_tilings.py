@@ -21,13 +21,20 @@ _MET_ROW = 80  # bytes of a row of 16 outputs where parts meet: 4 floats more pu
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Outputs N, inputs K and the bits of a code (16: plain bf16)."""
+    """Outputs N, inputs K and the bits of a code (16: plain bf16).
+
+    `gated`: its outputs are four of a gate, then the four of what it opens, and so on; a row's results are
+    silu(gate) * opened, of which there are N / 2. Raises ValueError for what no kernel reads.
+    """
 
     outputs: int
     inputs: int
     bits: int
+    gated: bool = False
 
     def __post_init__(self) -> None:
+        if self.gated and self.outputs % 16:
+            raise ValueError(f"{self.outputs} outputs of a gate and what it opens are not whole tiles of 16")
         if self.bits not in BITS:
             raise ValueError(f"codes of {self.bits} bits have no row kernel; these have one: {BITS}")
         if self.inputs % GROUP or self.inputs < GROUP or self.outputs < 1:
@@ -37,6 +44,11 @@ class Matrix:
     def groups(self) -> int:
         """Groups of 64 inputs."""
         return self.inputs // GROUP
+
+    @property
+    def results(self) -> int:
+        """Numbers of a row of results."""
+        return self.outputs // 2 if self.gated else self.outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,11 @@ class Tiling:
         return 16 * self.output_tiles * self.warps
 
 
+def kind(matrix: Matrix, wide: bool) -> dict[str, int]:
+    """What every row kernel has fixed of a matrix and its results while compiling; `wide`: float32 results."""
+    return {"BITS": matrix.bits, "GATED": int(matrix.gated), "WIDE": int(wide)}
+
+
 MIDDLE: Mapping[tuple[int, bool], tuple[Cut, Tiling]] = {
     (10, True): (Cut(2, 4), Tiling(2, 2, 2, 5, 2, 1, 3, kept=3)),
     (34, False): (Cut(8, 1), Tiling(2, 1, 8, 12, 2, 2, 3, kept=4)),
@@ -106,8 +123,8 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
     """How up to 8 rows of 4-bit codes were fastest on compute capability 9.0, with the same `parts` of K.
 
     Fewer blocks a cluster fill more multiprocessors and hold more of x, for which a launch then waits longer. Short
-    parts keep x in registers, longer ones that of their first groups; two tiles a warp then halve what waits for each
-    other, where they leave not many more multiprocessors idle.
+    parts keep x in registers, longer ones that of their first groups. Two tiles a warp halve what waits for each
+    other, where they leave not many more multiprocessors idle; so do 16 warps, whose registers have room for half of x.
     """
     part = -(-matrix.groups // parts)
     if part > MOST_KEPT:
@@ -118,10 +135,14 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
         blocks = 2 if matrix.outputs > LARGE else parts
     way = Cut(blocks, parts // blocks)
     warps = 8 // way.columns
-    if part > MOST_KEPT or blocks == parts:
-        return way, Tiling(1, 1, warps, even(part, 17), 2, kept=8 if MOST_KEPT < part <= MOST_PARTLY_KEPT else 0)
+    if part > MOST_KEPT:
+        adders, kept = (1 if rows <= FEW else 2), (8 if part <= MOST_PARTLY_KEPT else 0)
+        return way, Tiling(1, 1, warps, even(part, 17), 2, adders=adders, kept=kept)
+    if blocks == parts:
+        return way, Tiling(1, 1, warps, even(part, 17), 2)
     if rows > FEW and parts == 8 and part <= 10 and matrix.outputs < HUGE:
-        return Cut(8, 1), Tiling(1, 2, 8, -(-part // 2), 2, adders=2, kept=part)
+        half = -(-part // 2)
+        return Cut(8, 1), Tiling(1, 1, 16, half, 2, adders=3 if matrix.gated else 2, kept=half)
 
     def work(tiles: int) -> int:  # 16 outputs' parts that the warp with most of them multiplies
         return tiles * -(-matrix.outputs // (16 * tiles * warps) // -(-multiprocessors // blocks))

@@ -15,7 +15,8 @@
 //
 // Packed matrix: see affine_pack.py. Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), N (outputs of a warpgroup), NQ (N
 // in eights), LAST (NQ - 1), C (warpgroups that multiply: 1 or 2), PARTS (P), DECODERS (warps that decode), SETS (of them,
-// that take groups in turn), SLOTS (groups that a warp has on their way), STAGES, WIDE (1: float32 results).
+// that take groups in turn), SLOTS (groups that a warp has on their way), STAGES, GATED (1: see row_codes.cuh), WIDE (1: float32
+// results).
 #include "row_codes.cuh"
 
 constexpr int OUT = N * C, T = OUT / 16, MP = 64;  // outputs of a tile, also in sixteens; rows
@@ -159,13 +160,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         __syncwarp();
         asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
         const int own = (my_rows - rank + PARTS - 1) / PARTS;
-        for (int e = thread; e < own * (OUT / 4); e += THREADS) {
-            const int m = rank + e / (OUT / 4) * PARTS, n = e % (OUT / 4) * 4, out = tile * OUT + n;
+        constexpr int QUADS = OUT / 4;
+        const int total = own * QUADS;
+        for (int e = thread; (GATED ? e - lane : e) < total; e += THREADS) {
+            const int i = GATED ? min(e, total - 1) : e, m = rank + i / QUADS * PARTS, n = i % QUADS * 4, out = tile * OUT + n;
             const u32 at = shared_address((float*)memory + m * LAID + n);
             float4 part[PARTS];
 #pragma unroll
             for (int p = 0; p < PARTS; p++) part[p] = load_there(there(at, p));
-            store4(y, (size_t)(row0 + m) * y_stride + out, in_order(part), outputs - out, (y_stride & 3) == 0);
+            store_results(y, (size_t)(row0 + m) * y_stride, out, in_order(part), outputs, (y_stride & 3) == 0, e < total);
         }
         // No block's memory goes before the others have read it.
         asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");

@@ -38,11 +38,12 @@ class StagedTiling:
         """Threads of a block: warpgroups that multiply, and the warps that fetch and decode."""
         return 128 * self.warpgroups + 32 * _DECODERS
 
-    def macros(self, bits: int, wide: bool) -> dict[str, int]:
-        """What is fixed while compiling; `wide`: float32 results."""
+    @property
+    def macros(self) -> dict[str, int]:
+        """What is fixed of it while compiling."""
         outputs = 16 * self.sixteens // self.warpgroups
-        macros = {"BITS": bits, "N": outputs, "NQ": outputs // 8, "LAST": outputs // 8 - 1, "C": self.warpgroups}
-        macros |= {"PARTS": self.blocks, "SLOTS": self.slots, "STAGES": self.stages, "WIDE": int(wide)}
+        macros = {"N": outputs, "NQ": outputs // 8, "LAST": outputs // 8 - 1, "C": self.warpgroups}
+        macros |= {"PARTS": self.blocks, "SLOTS": self.slots, "STAGES": self.stages}
         return macros | {"DECODERS": _DECODERS, "SETS": _SETS}
 
 

@@ -18,8 +18,8 @@
 // number of rows move work, not bits.
 //
 // Packed matrix: see affine_pack.py. Fixed while compiling: BITS (4, 5, 6, 8; 16 is bf16), NT (tiles of 8 rows: 1, 2, 4 or
-// 8), S, C, G, MEETINGS (tiles whose parts may be under way at a time), ADDERS (warps that add up), WIDE (1: float32
-// results).
+// 8), S, C, G, MEETINGS (tiles whose parts may be under way at a time), ADDERS (warps that add up), GATED (1: see
+// row_codes.cuh), WIDE (1: float32 results).
 #include "row_codes.cuh"
 
 constexpr int WARPS = 4 * G, THREADS = WARPS * 32 + ADDERS * 32 + 32, MP = NT * 8;
@@ -194,11 +194,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const float* parts = meeting + at * MEETING;
             const int out0 = (cluster + i * clusters) * 64 + rank * OWN;
             constexpr int QUADS = OWN / 4;
+            const int total = QUADS * my_rows;
 #pragma unroll 2
-            for (int e = adder * 32 + lane; e < QUADS * my_rows; e += ADDERS * 32) {
-                const int n4 = e % QUADS, m = e / QUADS, out = out0 + n4 * 4;
+            for (int e = adder * 32 + lane; (GATED ? e - lane : e) < total; e += ADDERS * 32) {
+                const int j = GATED ? min(e, total - 1) : e, n4 = j % QUADS, m = j / QUADS, out = out0 + n4 * 4;
                 const float4 t = sum_parts<P>(parts + (n4 >> 1) * EIGHT + place_of(m) * 8 + (n4 & 1) * 4, OWN * MP);
-                store4(y, (size_t)(row0 + m) * y_stride + out, t, outputs - out, (y_stride & 3) == 0);
+                store_results(y, (size_t)(row0 + m) * y_stride, out, t, outputs, (y_stride & 3) == 0, e < total);
             }
             __syncwarp();
             // Told only to blocks that wait for it: a block may end once its own parts are sent.
@@ -212,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         int slot = 0, turn = 0;
         u32 phase = 0;
         float sum[NT][4] = {};
-        u32 a[2][4][4];
+        u32 a[3][4][4];
 #pragma unroll 1
         for (int unit = wg; unit < units; unit += G, turn++) {
             const int tile = (u32)unit / C, column = (u32)unit % C, first = part_first(column);
@@ -248,6 +249,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 Group even, odd;  // read a group ahead
                 load(even, at, lane);
                 int here = min(left, copy);
+                const bool is_alone = here == 1;
 #pragma unroll 1
                 for (; here > 1; here -= 2, at += 2 * BLOCK) {
                     load(odd, at + BLOCK, lane);
@@ -255,10 +257,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     if (here > 2) load(even, at + 2 * BLOCK, lane);
                     add_group(a[1], odd, at + BLOCK);
                 }
-                if (here > 0) {
-                    add_group(a[0], even, at);
-                    asm volatile("wgmma.wait_group.sync.aligned 0;");
-                }
+                // The group that is left over has registers of its own: those of the two before it are being read. Behind a copy
+                // that had one too, they are not free either.
+                if (is_alone) asm volatile("wgmma.wait_group.sync.aligned 0;");
+                if (here > 0) add_group(a[2], even, at);
                 __syncwarp();
                 if (lane == 0) arrive_here(bar + 8 * G * MOST_SLOTS);
                 if (++slot == slots) slot = 0, phase ^= 1;

@@ -42,10 +42,11 @@ class WideTiling:
         """Threads of a block: the warps that multiply, those that add up and one that fetches."""
         return 128 * self.warpgroups + 32 * self.adders + 32
 
-    def macros(self, bits: int, wide: bool) -> dict[str, int]:
-        """What is fixed while compiling; `wide`: float32 results."""
-        macros = {"BITS": bits, "NT": self.row_tiles, "G": self.warpgroups, "S": self.blocks, "C": self.columns}
-        return macros | {"MEETINGS": self.meetings, "ADDERS": self.adders, "WIDE": int(wide)}
+    @property
+    def macros(self) -> dict[str, int]:
+        """What is fixed of it while compiling."""
+        macros = {"NT": self.row_tiles, "G": self.warpgroups, "S": self.blocks, "C": self.columns}
+        return macros | {"MEETINGS": self.meetings, "ADDERS": self.adders}
 
 
 def block_groups(groups: int, tiling: WideTiling) -> int:

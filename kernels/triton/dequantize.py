@@ -55,7 +55,9 @@ def _numbers(blocks, block, output, place, inside, bits: tl.constexpr):
 
 
 @triton.jit
-def _dequantize(blocks, out, used, tiles, groups, words: tl.constexpr, bits: tl.constexpr, inputs: tl.constexpr):
+def _dequantize(
+    blocks, out, used, tiles, groups, words: tl.constexpr, bits: tl.constexpr, inputs: tl.constexpr, gated: tl.constexpr
+):
     tile = tl.program_id(0).to(tl.int64)
     if tl.load(used + tile // tiles) == 0:
         return
@@ -64,7 +66,11 @@ def _dequantize(blocks, out, used, tiles, groups, words: tl.constexpr, bits: tl.
     output = tl.arange(0, 16)
     block = (tile * groups + place // 64) * words
     value = _numbers(blocks, block[None, :], output[:, None], place[None, :] % 64, inside[None, :], bits)
-    at = (tile * 16 + output)[:, None] * groups * 64 + place[None, :]
+    if gated:  # four rows of a gate and four of what it opens in turn: first all of the one, then all of the other
+        row = (tile + tile // tiles * tiles) * 8 + output // 8 * 4 + output % 4 + output % 8 // 4 * tiles * 8
+    else:
+        row = tile * 16 + output
+    at = row[:, None] * groups * 64 + place[None, :]
     tl.store(out + at, value.to(out.dtype.element_ty), mask=inside[None, :])
 
 
@@ -82,14 +88,15 @@ def _look_up(
     tl.store(out + row * groups * 64 + place, value.to(out.dtype.element_ty), mask=inside)
 
 
-def dequantize(blocks: Tensor, bits: int, out: Tensor, used: Tensor) -> None:
+def dequantize(blocks: Tensor, bits: int, out: Tensor, used: Tensor, gated: bool = False) -> None:
     """`out` [E, N16, K] from the blocks int32 [E * N16 / 16, K / 64, words] of E matrices of N16 outputs each.
 
-    `used` int32 [E]: a matrix of none is left as it was. `bits` 4, 5, 6, 8, or 16 for bf16 numbers.
+    `used` int32 [E]: a matrix of none is left as it was. `bits` 4, 5, 6, 8, or 16 for bf16 numbers. Matrices that are
+    `gated`, whose outputs are four of a gate and four of what it opens in turn, get the rows of the gate first.
     """
     tiles, groups, words = blocks.shape
     grid = (tiles, triton.cdiv(groups * 64, _INPUTS))
-    _dequantize[grid](blocks, out, used, tiles // len(used), groups, words, bits, _INPUTS, num_warps=4)
+    _dequantize[grid](blocks, out, used, tiles // len(used), groups, words, bits, _INPUTS, gated, num_warps=4)
 
 
 def look_up(blocks: Tensor, bits: int, ids: Tensor, out: Tensor) -> None:

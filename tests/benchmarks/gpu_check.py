@@ -7,6 +7,8 @@ float32, before anything is rounded away.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,9 @@ SHAPES = (
     (64, 512), (48, 5120), (200, 2688), (2688, 1856), (10304, 2688), (5120, 6144), (5120, 17408), (14336, 5120),
     (16384, 2560), (8200, 4736), (200, 16960), (1200, 12288), (3840, 12288),
 )  # fmt: skip
+GATED = ((64, 512), (1216, 5120), (34816, 5120), (3840, 12288), (3904, 2048))
 MOST_ERROR = 3e-3  # of the norm; rounding the result to bf16 alone makes 1.7e-3
+MOST_GATED = 6e-3  # of results that are a product of two sums
 
 
 class Product:
@@ -35,7 +39,7 @@ class Product:
     def __call__(self, rows: torch.Tensor, wide: bool = True) -> torch.Tensor:
         """Rows [M, K] times the matrix, into memory that held NaN before; float32 results, or bf16."""
         kind = torch.float32 if wide else torch.bfloat16
-        y = torch.full((len(rows), self.matrix.outputs), float("nan"), device="cuda", dtype=kind)
+        y = torch.full((len(rows), self.matrix.results), float("nan"), device="cuda", dtype=kind)
         launch = self.kernels.rows(self.matrix, len(rows), wide)
         launch(self.weights.data_ptr(), rows.contiguous().data_ptr(), y.data_ptr(), stream(), False)
         torch.cuda.synchronize()
@@ -43,7 +47,7 @@ class Product:
 
     def replayed(self, rows: torch.Tensor) -> torch.Tensor:
         """The same by a graph in which three launches follow each other early."""
-        y = torch.zeros((len(rows), self.matrix.outputs), device="cuda", dtype=torch.float32)
+        y = torch.zeros((len(rows), self.matrix.results), device="cuda", dtype=torch.float32)
         launch = self.kernels.rows(self.matrix, len(rows), True)
 
         def queue() -> None:
@@ -78,10 +82,12 @@ def faults(product: Product, exact: torch.Tensor) -> tuple[float, list[str]]:
     """The error against float64 and every way in which rows were not the same."""
     x = torch.randn(128, product.matrix.inputs, device="cuda").bfloat16()
     alone = torch.cat([product(x[i : i + 1]) for i in range(128)])
-    true = x.double() @ exact.T
+    true = exact_rows(product.matrix, x, exact)
     error = float(((alone.bfloat16().double() - true).norm() / true.norm()).item())
     wrong = [f"{count} rows" for count in COUNTS if not torch.equal(product(x[:count]), alone[:count])]
-    rounded = alone.bfloat16()
+    # What a gate opens is rounded before it is opened, so gated results are other numbers there.
+    gated = product.matrix.gated
+    rounded = torch.cat([product(x[i : i + 1], False) for i in range(64)]) if gated else alone.bfloat16()
     wrong += [f"{n} rounded rows" for n in (1, 8, 16, 32, 64) if not torch.equal(product(x[:n], False), rounded[:n])]
     order = torch.randperm(128, device="cuda")
     for count in (5, 16, 40):
@@ -96,19 +102,36 @@ def faults(product: Product, exact: torch.Tensor) -> tuple[float, list[str]]:
     return error, wrong
 
 
+def exact_rows(matrix: Matrix, x: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """Results of rows in float64."""
+    sums = x.double() @ exact.T
+    if not matrix.gated:
+        return sums
+    gate, opened = sums.view(len(x), -1, 2, 4).unbind(2)
+    return (torch.nn.functional.silu(gate) * opened).reshape(len(x), -1)
+
+
+def matrices() -> Iterator[Matrix]:
+    """Every width of code and shape, and gates."""
+    for bits in (4, 5, 6, 8, 16):
+        for shape in SHAPES if bits == 4 else SHAPES[:6]:
+            yield Matrix(*shape, bits)
+        for shape in GATED if bits == 4 else GATED[:2]:
+            yield Matrix(*shape, bits, gated=True)
+
+
 def check(folder: Path) -> tuple[list[dict[str, object]], int]:
     """Every width of code and shape; the second number counts those with a fault."""
     kernels = row_kernels(folder)
     found: list[dict[str, object]] = []
     bad = 0
-    for bits in (4, 5, 6, 8, 16):
-        for outputs, inputs in SHAPES if bits == 4 else SHAPES[:6]:
-            matrix = Matrix(outputs, inputs, bits)
-            weights, exact, same = made(matrix)
-            error, wrong = faults(Product(kernels, matrix, weights), exact)
-            if not same:
-                wrong.append("packing")
-            bad += bool(wrong) or not error < MOST_ERROR
-            found.append({"bits": bits, "outputs": outputs, "inputs": inputs, "error": error, "wrong": wrong})
-            print(f"{bits:2} bits {outputs:6} x {inputs:5}  error {error:.2e}  {wrong or 'rows equal'}", flush=True)
+    for matrix in matrices():
+        weights, exact, same = made(matrix)
+        error, wrong = faults(Product(kernels, matrix, weights), exact)
+        if not same:
+            wrong.append("packing")
+        bad += bool(wrong) or not error < (MOST_GATED if matrix.gated else MOST_ERROR)
+        found.append({**asdict(matrix), "error": error, "wrong": wrong})
+        what = f"{matrix.bits:2} bits {matrix.outputs:6} x {matrix.inputs:5}{' gated' * matrix.gated}"
+        print(f"{what}  error {error:.2e}  {wrong or 'rows equal'}", flush=True)
     return found, bad

@@ -17,7 +17,7 @@ from tests.benchmarks.gpu_device import FLUSHED, captured, filled, row_kernels, 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 # A layer's products in the order of a forward pass, and how often a token needs each.
 QWEN = {
-    "gate_up": (Matrix(34816, 5120, 4), 64),
+    "gate_up": (Matrix(34816, 5120, 4, gated=True), 64),
     "down": (Matrix(5120, 17408, 4), 64),
     "lin_in": (Matrix(16384, 5120, 4), 48),
     "qkvg": (Matrix(14336, 5120, 4), 16),

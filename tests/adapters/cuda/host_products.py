@@ -73,6 +73,10 @@ class HostProducts:
         """The matrices at `paths`, which share their input, outputs side by side."""
         return HostLinear([self._weights.matrix(path) for path in paths])
 
+    def gated(self, gate: str, up: str) -> HostGated:
+        """silu of the product with `gate` times that with `up`."""
+        return HostGated(self.linear(gate), self.linear(up))
+
     def embedding(self, path: str) -> HostLookup:
         """The rows of a table."""
         return HostLookup(_tensor(as_float32(self._weights.matrix(path).stored)))
@@ -113,6 +117,23 @@ class HostLinear:
 
     def prompt(self, x: Tensor) -> Tensor:
         """[T, K] to [T, N]."""
+        return self.decode(x)
+
+
+class HostGated:
+    """Rows [R, K] to silu(gate) * up [R, F]."""
+
+    def __init__(self, gate: HostLinear, up: HostLinear) -> None:
+        self._gate, self._up = gate, up
+
+    def decode(self, x: Tensor) -> Tensor:
+        """[R, K] to [R, F]."""
+        pairs = zip(self._gate.decode(x), self._up.decode(x), strict=True)
+        # Row by row: how a tensor's numbers are shared out among a processor's lanes hangs on how many there are.
+        return torch.stack([torch.nn.functional.silu(gate) * up for gate, up in pairs])
+
+    def prompt(self, x: Tensor) -> Tensor:
+        """[T, K] to [T, F]."""
         return self.decode(x)
 
 

@@ -15,7 +15,10 @@ from tensorfold.adapters.cuda.products import Products
 from tensorfold.application.ports.checkpoints import RefusedError
 from tensorfold.application.stored_weights import Codes, Matrix, Stored, Values, as_float32
 from tensorfold.domain.families.ops import FeedForward, MixtureOfExperts, Router, SharedExpert, SwiGLU
+from tensorfold.kernels.cuda import row_tilings
 from tensorfold.kernels.reference.affine import quantize
+from tensorfold.kernels.reference.swiglu import gated_silu as exact_gated_silu
+from tensorfold.kernels.triton.norms import gated_silu
 from tests.adapters.cuda.host_launches import HostLaunches
 
 Floats = NDArray[np.float64]
@@ -110,6 +113,87 @@ def check_slots_stored_in_other_ways_are_still_side_by_side() -> None:
     assert {matrix.outputs for matrix, *_ in products.rows.asked} == {21, 7, 3}  # type: ignore[attr-defined]
 
 
+def gate_and_up(outputs: int = 24, bits: int = 4, up_bits: int | None = None) -> StoredSlots:
+    """Two slots of 128 inputs, stored alike unless `up_bits` says otherwise."""
+    slots = StoredSlots()
+    slots.put("gate", outputs, 128, bits=bits)
+    slots.put("up", outputs, 128, bits=bits if up_bits is None else up_bits)
+    return slots
+
+
+def exactly_gated(slots: StoredSlots, x: Tensor) -> Floats:
+    """silu(gate) * up of rows in float64."""
+    gate, up = (x.double().numpy() @ slots.exact(name).T + slots.biases.get(name, 0) for name in ("gate", "up"))
+    return exact_gated_silu(gate, up)
+
+
+def plainly_gated(products: Products, x: Tensor) -> Tensor:
+    """The same of a prompt's rows through the product with both and the gate behind it."""
+    both = products.linear("gate", "up").prompt(x)
+    out = both.new_empty((len(both), both.shape[1] // 2))
+    gated_silu(both, out)
+    return out
+
+
+def check_a_rounds_rows_pass_a_gate_and_what_it_opens_in_one_launch() -> None:
+    for bits, x in zip((4, 5, 6, 8, 16), rows(3, 5, 4, 128), strict=True):
+        slots = gate_and_up(bits=bits)
+        products = made(slots)
+        products.launched_with((1, 4))
+        gated = products.gated("gate", "up")
+        whole = gated.decode(x)
+        near(whole, exactly_gated(slots, x))
+        for row in range(4):
+            assert torch.equal(gated.decode(x[row : row + 1])[0], whole[row])
+        launches: Any = products.rows
+        matrix = row_tilings.Matrix(48, 128, bits, gated=True)
+        assert launches.asked == [(matrix, rows, True) for rows in (4, 1)]  # x is float32 here
+        assert launches.expected == [(matrix, rows, False) for rows in (1, 4)]
+
+
+def check_more_rows_than_a_launch_takes_pass_a_gate_in_several() -> None:
+    slots = gate_and_up()
+    products = made(slots)
+    x = rows(5, 150, 128)
+    near(products.gated("gate", "up").decode(x), exactly_gated(slots, x))
+    assert [count for _, count, _ in products.rows.asked] == [128, 22]  # type: ignore[attr-defined]
+
+
+def check_a_prompts_rows_get_the_bits_of_the_plain_product_and_the_gate_behind_it() -> None:
+    for bits in (4, 5, 6, 8, 16):
+        slots, x = gate_and_up(40, bits), rows(bits, 5, 128)
+        products = made(slots)
+        gated = products.gated("gate", "up")
+        assert torch.equal(gated.prompt(x), plainly_gated(products, x))
+        near(gated.prompt(x), exactly_gated(slots, x))
+
+
+def check_a_gated_matrix_and_a_plain_one_of_the_same_slots_are_held_apart() -> None:
+    slots, x = gate_and_up(), rows(6, 2, 128)
+    products = made(slots)
+    both = [slots.exact("gate"), slots.exact("up")]
+    for _ in range(2):
+        near(products.gated("gate", "up").decode(x), exactly_gated(slots, x))
+        near(products.linear("gate", "up").decode(x), x.double().numpy() @ np.concatenate(both).T)
+    assert slots.read == ["gate", "up"] * 2
+    assert products.room == 48 * 128
+
+
+def check_slots_that_cannot_lie_in_turn_are_multiplied_before_the_gate() -> None:
+    apart, odd, biased = gate_and_up(up_bits=8), gate_and_up(12), gate_and_up()
+    biased.biases["up"] = np.random.default_rng(3).standard_normal(24).astype(np.float32)
+    for slots, outputs in ((apart, {24}), (odd, {24}), (biased, {48})):
+        products, x = made(slots), rows(7, 3, 128)
+        gated = products.gated("gate", "up")
+        whole = gated.decode(x)
+        near(whole, exactly_gated(slots, x))
+        assert torch.equal(gated.decode(x[1:2])[0], whole[1])
+        assert torch.equal(gated.prompt(x), plainly_gated(products, x))
+        launches: Any = products.rows
+        assert {matrix.outputs for matrix, *_ in launches.asked} == outputs
+        assert not any(matrix.gated for matrix, *_ in launches.asked)
+
+
 def check_a_table_and_a_tied_head_are_one_matrix() -> None:
     slots = StoredSlots()
     slots.put("embedding", 70, 128, bits=6)
@@ -159,6 +243,13 @@ def check_what_cannot_be_read_is_refused_by_name() -> None:
             assert words in refusal.message and path in refusal.message
         else:
             raise AssertionError(path)
+    slots.put("up", 16, 64, group=32)
+    try:
+        made(slots).gated("small", "up")
+    except RefusedError as refusal:
+        assert "groups of 32" in refusal.message and "small" in refusal.message
+    else:
+        raise AssertionError("gated")
 
 
 def check_lost_digits_are_told_once() -> None:

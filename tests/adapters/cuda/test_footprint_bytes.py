@@ -10,7 +10,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: the environment of the CUDA tests has it")
 pytest.importorskip("triton", reason="Triton is not installed: the environment of the CUDA tests has it")
 
+from tensorfold.adapters.cuda.packed import packed  # noqa: E402
 from tensorfold.adapters.cuda.passes import counts  # noqa: E402
+from tensorfold.application.stored_weights import Codes, Stored, Values  # noqa: E402
 from tensorfold.domain.memory.cuda_footprint import cuda_footprint  # noqa: E402
 from tensorfold.domain.memory.cuda_holding import room  # noqa: E402
 from tensorfold.domain.memory.cuda_work import HEAD, LAUNCH_ROWS, MOST_ROWS, partitions, scratch_of  # noqa: E402
@@ -58,6 +60,25 @@ def test_every_part_of_an_estimate_is_what_is_allocated(
         behind = model.plan.width * 2 * (len(model.plan.layers) in parts.taps)
         assert (scratch.row - behind) * ROWS == pytest.approx(chunk, rel=0.01)
         assert _of_the_head(meter, parts, entry) <= scratch.head
+
+
+@pytest.mark.parametrize("bits", [4, 6, 16])
+def test_packing_takes_twice_the_stored_bytes_and_the_scratch_that_is_stated(bits: int) -> None:
+    outputs, inputs = 17408, 5120
+    slot: Stored = Values(np.empty((outputs, inputs), np.uint16), "BF16")
+    if bits < 16:
+        words, scales = (
+            np.empty((outputs, inputs * bits // 32), np.uint32),
+            np.empty((outputs, inputs // 64), np.float32),
+        )
+        slot = Codes(words, scales, scales, bits, 64, "BF16")
+    most = []
+    for gated in (False, True):
+        with Meter() as meter:
+            peak, left = meter.most(lambda gated=gated: packed("a", [slot] * 2, [(outputs, inputs)] * 2, "meta", gated))
+        assert left == 2 * outputs * inputs * bits // 8 + (0 if bits == 16 else 2 * outputs * inputs // 64 * 4)
+        most.append(peak - left)
+    assert most[0] == most[1] <= 2 * left + 200 * 10**6
 
 
 def _of_the_head(meter: Any, parts: Any, entry: Any) -> int:

@@ -35,6 +35,12 @@ def test_every_row_count_of_every_shape_has_a_tiling_that_fits(card: tuple[tuple
             assert made.row_tiles * 8 >= min(rows, 8)
 
 
+def test_a_gate_and_what_it_opens_make_half_as_many_results_of_whole_tiles() -> None:
+    assert Matrix(96, 128, 4, gated=True).results == 48 and Matrix(96, 128, 4).results == 96
+    with pytest.raises(ValueError, match="72 outputs of a gate and what it opens are not whole tiles of 16"):
+        Matrix(72, 128, 4, gated=True)
+
+
 def test_rows_of_x_fall_on_other_banks_and_stay_aligned() -> None:
     for outputs, inputs in SHAPES:
         matrix = Matrix(outputs, inputs, 4)

@@ -10,7 +10,7 @@ from tensorfold.kernels.cuda import affine_rows, compiler
 from tensorfold.kernels.cuda.affine_rows import RowKernels
 from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
-from tensorfold.kernels.cuda.row_tilings import Matrix, cut
+from tensorfold.kernels.cuda.row_tilings import Matrix, cut, kind
 from tensorfold.kernels.cuda.staged_rows import STAGED_PART, StagedTiling, staged_bytes, staged_tiling
 from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, WideTiling
 
@@ -31,7 +31,7 @@ def test_a_tile_is_a_cluster_s_only_one_has_the_parts_of_few_rows_and_fits(shape
     assert made.blocks == cut(matrix, HOPPER).parts
     assert 15 * 16 * made.sixteens >= matrix.outputs
     assert staged_bytes(4, made) + 2048 <= MOST
-    macros = made.macros(4, False)
+    macros = made.macros
     assert macros["N"] * made.warpgroups == 16 * made.sixteens and macros["N"] == 8 * macros["NQ"] <= 256
     # Sums of 64 rows lie where the stages were.
     assert 64 * (16 * made.sixteens + 8) * 4 <= made.stages * (made.sixteens * 2048 + 64 * 128)
@@ -74,13 +74,15 @@ def test_5120_outputs_are_two_warpgroups_of_176_for_each_of_15_clusters() -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("shape", LONG)
-def test_it_compiles_with_its_products_under_way(shape: tuple[int, int], tmp_path: Path) -> None:
+def test_it_compiles_with_its_products_under_way(shape: tuple[int, int], gated: bool, tmp_path: Path) -> None:
     try:
         compiler.version()
     except CompilerMissingError as missing:
         pytest.skip(str(missing))
     lines: list[str] = []
-    source = Source.of("staged_rows.cu", made_for(Matrix(*shape, 4)).macros(4, True), ARCHITECTURE)
+    matrix = Matrix(*shape, 4, gated=gated)
+    source = Source.of("staged_rows.cu", made_for(matrix).macros | kind(matrix, True), ARCHITECTURE)
     assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
     assert lines == [f"compiling staged_rows.cu for {ARCHITECTURE}"]

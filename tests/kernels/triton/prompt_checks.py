@@ -30,14 +30,16 @@ def bf16_values(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-def packed(seed: int, outputs: int, inputs: int, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks of a random matrix, and its numbers in float64."""
+def packed(
+    seed: int, outputs: int, inputs: int, bits: int, order: np.ndarray | slice = slice(None)
+) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks of a random matrix, and its numbers in float64; `order` is that of its outputs."""
     chance = np.random.default_rng(seed)
     if bits == 16:
-        values = bf16_bits(chance.standard_normal((outputs, inputs)))
+        values = bf16_bits(chance.standard_normal((outputs, inputs)))[order]
         return pack_bf16(np.pad(values, ((0, -outputs % 16), (0, 0)))), bf16_values(values)
-    codes = chance.integers(0, 2**bits, (outputs, inputs))
-    scales, biases = (bf16_bits(chance.standard_normal((outputs, inputs // 64)) * size) for size in (0.1, 1.0))
+    codes = chance.integers(0, 2**bits, (outputs, inputs))[order]
+    scales, biases = (bf16_bits(chance.standard_normal((outputs, inputs // 64)) * size)[order] for size in (0.1, 1.0))
     wide = [np.repeat(bf16_values(part), 64, axis=1) for part in (scales, biases)]
     return pack_affine(codes, scales, biases, bits), codes * wide[0] + wide[1]
 
@@ -55,6 +57,20 @@ def check_dequantize(device: str) -> None:
         dequantize(both, bits, out, torch.tensor([0, 3], dtype=torch.int32, device=device))
         assert not out[0].any()
         assert np.array_equal(out[1].cpu().numpy(), exact.astype(np.float32)), bits
+
+
+def check_a_gated_matrix_is_dequantized_in_the_order_of_the_plain_one(device: str) -> None:
+    pairs = 40
+    lying = np.arange(2 * pairs).reshape(2, -1, 4).swapaxes(0, 1).flatten()  # four of the gate, four of up
+    for bits in (4, 5, 6, 8, 16):
+        used, made = torch.tensor([1, 0, 2], dtype=torch.int32, device=device), []
+        for order, gated in ((np.arange(2 * pairs), False), (lying, True)):
+            stack = torch.cat([on(device, packed(seed, 2 * pairs, 320, bits, order)[0]) for seed in range(3)])
+            made.append(torch.full((3, 2 * pairs, 320), -7.0, device=device))
+            dequantize(stack, bits, made[-1], used, gated)
+        assert torch.equal(*made), bits
+        assert (made[1][1] == -7).all()
+        assert np.array_equal(made[1][2].cpu().numpy(), packed(2, 2 * pairs, 320, bits)[1].astype(np.float32)), bits
 
 
 def check_look_up(device: str) -> None:

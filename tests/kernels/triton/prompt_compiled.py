@@ -18,8 +18,14 @@ Kinds = list[str | int | bool]
 # Each argument's type in order; a number is a compile-time constant. Then warps and stages.
 KERNELS: dict[str, tuple[Any, Kinds, int, int]] = {
     **{
-        f"dequantize of {bits} bits": (dequantize._dequantize, [WORD, HALF, WORD, LONG, LONG, words, bits, 256], 4, 3)
+        f"dequantize of {bits} bits{', gated' * gated}": (
+            dequantize._dequantize,
+            [WORD, HALF, WORD, LONG, LONG, words, bits, 256, gated],
+            4,
+            3,
+        )
         for bits, words in ((4, 144), (5, 176), (6, 208), (8, 272), (16, 512))
+        for gated in (False, True)
     },
     "look_up": (dequantize._look_up, [WORD, WORD, HALF, LONG, 144, 4, 512], 4, 3),
     "multiply": (
