@@ -36,7 +36,8 @@
 #define SLICES ((VALUES + OWN - 1) / OWN)   // warps of a head
 #define SIZE (KEYS * VALUES)
 #define CHANNELS (2 * KEY_HEADS * KEYS + HEADS * VALUES)
-#define LAST 4                              // the next launch is let in before so many steps
+#define FEW 8                               // launches of so many steps let the next one in at once, others
+#define LAST 4                              // before their last few
 #define CHUNK (8 * VALUES + 4)              // floats from 8 keys of a tile to the next: no two lie in the same banks
 #define BULK (TILE && __CUDA_ARCH__ >= 900)
 
@@ -311,8 +312,9 @@ extern "C" __global__ __launch_bounds__(32 * WARPS, TILE ? 2 : 1) void delta_ste
 #else
     __syncwarp();
 #endif
-    // What waits behind this launch takes its turns on the schedulers, so it is let in for the last steps only.
-    const int lets_next = steps - LAST;
+    // What waits behind this launch takes its turns on the schedulers, so it is let in for the last steps only. Where there
+    // are few, its coming takes as long as they do.
+    const int lets_next = steps > FEW ? steps - LAST : 0;
     if (lets_next <= 0) let_next();
     Row row;
     int4 step = plan[0], next = plan[min(1, steps - 1)];

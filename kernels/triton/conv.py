@@ -282,7 +282,7 @@ def delta_inputs(
     _delta_inputs[(rows, key_heads)](
         x, x.stride(0), a, a.stride(0), b, b.stride(0), taps, ring_at, raw, mixed, factors, out, weight,
         weight if bias is None else bias, rate, step_bias, channels, heads, key_heads, eps, bias is not None, key_width,
-        values, triton.next_power_of_2(values), shared, triton.next_power_of_2(shared), num_warps=2,
+        values, triton.next_power_of_2(values), shared, triton.next_power_of_2(shared), num_warps=1,
         enable_fp_fusion=True, **follow(out),
     )  # fmt: skip
 
