@@ -124,11 +124,12 @@ def _fetched(which, place, key_pages, value_pages, group, groups: tl.constexpr, 
 def _part(
     query, key_pages, value_pages, table, lanes, lengths, committed, path, plan, most, total, mixed, factor, window,
     rows, most_pages, most_path, heads: tl.constexpr, groups: tl.constexpr, width: tl.constexpr, dims: tl.constexpr,
-    windowed: tl.constexpr, tile: tl.constexpr, per_tile: tl.constexpr, parts: tl.constexpr, step: tl.constexpr,
-    stride: tl.constexpr, early: tl.constexpr,
+    windowed: tl.constexpr, tile: tl.constexpr, per_tile: tl.constexpr, split: tl.constexpr, parts: tl.constexpr,
+    step: tl.constexpr, stride: tl.constexpr, early: tl.constexpr,
 ):  # fmt: skip
     let_next(early)
-    shared: tl.constexpr = heads // groups
+    of_key: tl.constexpr = heads // groups
+    shared: tl.constexpr = of_key // split  # heads of a key head that are in one tile
     ones = tl.full([step, 8], 1.0, key_pages.dtype.element_ty)
     runs = tl.arange(0, stride)
     ends = tl.load(plan + runs, mask=runs < rows, other=1 << 30)
@@ -143,8 +144,9 @@ def _part(
         size = tl.load(plan + 4 * stride + run)
         tiles = tl.cdiv(count, per_tile)
         top_row = first + within % tiles * per_tile
-        group = within // tiles % groups
-        part = tl.load(plan + 3 * stride + run) + within // tiles // groups
+        share = within // tiles % (groups * split)
+        group = share // split
+        part = tl.load(plan + 3 * stride + run) + within // tiles // (groups * split)
         row = top_row + pair // shared
         real = pair < tl.minimum(first + count - top_row, per_tile) * shared
         before = tl.load(committed + top_row)
@@ -166,21 +168,27 @@ def _part(
         if early:  # noqa: SIM102
             if unit == tl.program_id(0):  # later units have nothing to wait for
                 both = tl.arange(0, 2 * step)
+                # Units of the same keys are neighbours: each asks for others, so that later units find theirs, too.
+                next_low = (tl.load(plan + 3 * stride + run) + within // groups) * size
+                next_limit = tl.minimum(next_low + size, tl.load(plan + 8 * stride + top_row))
+                if windowed:
+                    next_low = tl.maximum(next_low, low)
+                next_steps = tl.cdiv(tl.minimum(next_limit, edge) - next_low, step)
                 for ahead in tl.static_range(2):
-                    if ahead < steps:
-                        position = low + ahead * step
+                    if ahead < next_steps:
+                        position = next_low + ahead * step
                         place = tl.load(pages + position // PAGE) * PAGE + position % PAGE + both % step
-                        _fetched(both // step, place, key_pages, value_pages, group, groups, width)
+                        _fetched(both // step, place, key_pages, value_pages, within % groups, groups, width)
                 if (steps == 0) & (all_own > 0):
                     _, place, _, _ = _slots(
                         both % step, 0, own_steps, own_low, limit, leaves, lengths, before, path, pages, most_path, step
                     )
                     _fetched(both // step, place, key_pages, value_pages, group, groups, width)
         wait_before(early)
-        of_group = (top_row.to(tl.int64) * heads + group * shared) * width
+        of_share = (top_row.to(tl.int64) * heads + share * shared) * width
         at_pair = (pair // shared * heads + pair % shared) * width
         q = tl.load(
-            query + of_group + at_pair[:, None] + dim[None, :], mask=held(real, dim, width, dims), other=0.0
+            query + of_share + at_pair[:, None] + dim[None, :], mask=held(real, dim, width, dims), other=0.0
         )  # fmt: skip
         top = tl.full([tile], float("-inf"), tl.float32)
         weights = tl.zeros([tile, 8], tl.float32)
@@ -224,13 +232,14 @@ def _part(
             part_low, part_high = partition_range(length, window, size, windowed)
             kept = real & (part >= part_low) & (part < part_high)
         slot = part % parts
-        to = (row * heads + group * shared + pair % shared) * parts + slot
+        to = (row * heads + share * shared + pair % shared) * parts + slot
         tl.store(most + to, top, mask=kept)
         tl.store(total + to, tl.max(weights, 1), mask=kept)
-        # A unit's mixes lie side by side, pair after pair.
-        of_unit = ((group * parts + slot).to(tl.int64) * rows + top_row) * (shared * width)
+        # Mixes of a key head lie side by side, pair after pair.
+        of_unit = (((group * parts + slot).to(tl.int64) * rows + top_row) * of_key + share % split * shared) * width
+        at_mix = pair if split == 1 else pair // shared * of_key + pair % shared
         tl.store(
-            mixed + of_unit + (pair * width)[:, None] + dim[None, :], acc, mask=held(kept, dim, width, dims)
+            mixed + of_unit + (at_mix * width)[:, None] + dim[None, :], acc, mask=held(kept, dim, width, dims)
         )  # fmt: skip
     wait_before(early)  # a program without units ends behind the launch before, like all others
 
@@ -253,9 +262,9 @@ def plan(form: Form, lanes: Tensor, lengths: Tensor, committed: Tensor, path: Te
     rows = lanes.shape[0]
     made = lanes.new_empty((FIELDS, max(_STRIDE, rows_block(rows))))
     _plan[(1,)](
-        lanes, lengths, committed, path, made, rows, path.shape[1], form.window, form.window > 0, form.groups,
-        form.per_tile, form.parts, form.least, form.step, rows_block(rows), made.shape[1], num_warps=4,
-        **follow(lanes),
+        lanes, lengths, committed, path, made, rows, path.shape[1], form.window, form.window > 0,
+        form.groups * form.split, form.per_tile, form.parts, form.least, form.step, rows_block(rows), made.shape[1],
+        num_warps=4, **follow(lanes),
     )  # fmt: skip
     return made
 
@@ -277,8 +286,8 @@ def attend_rows(
     _part[(programs,)](
         query, key_pages, value_pages, table, lanes, lengths, committed, path, scratch.plan, scratch.most,
         scratch.total, scratch.mixed, factor, form.window, rows, table.shape[1], path.shape[1], heads, form.groups,
-        width, form.dims, form.window > 0, form.tile, form.per_tile, form.parts, form.step, scratch.plan.shape[1],
-        num_warps=form.warps, num_stages=form.stages, **follow(query),
+        width, form.dims, form.window > 0, form.tile, form.per_tile, form.split, form.parts, form.step,
+        scratch.plan.shape[1], num_warps=form.warps, num_stages=form.stages, **follow(query),
     )  # fmt: skip
     slice_ = min(form.dims, 64)
     merge_parts[(rows, heads, form.dims // slice_)](

@@ -17,8 +17,9 @@ class Form:
 
     `tile` (row, head) pairs are multiplied by `step` keys at once, `parts` is the most partitions of a row, `least` the
     fewest steps of one: these but `tile` decide bits. `few` is the tile of launches whose pairs fit into one of it, and
-    `large` that of launches whose rows do not fit into one `tile`; 0 where there is none. `stages` of keys are under
-    way at once, `resident` programs work on one multiprocessor.
+    `large` that of launches whose rows do not fit into one `tile`; 0 where there is none. Tiles have so many rows with
+    all heads of a key head, or more rows with a share of them: one of `split`. `stages` of keys are under way at once,
+    `resident` programs work on one multiprocessor.
     """
 
     heads: int
@@ -34,6 +35,7 @@ class Form:
     few: int = 0
     large: int = 0
     least: int = 1
+    split: int = 1
 
     @property
     def shared(self) -> int:
@@ -43,7 +45,7 @@ class Form:
     @property
     def per_tile(self) -> int:
         """Rows of a launch in one tile."""
-        return self.tile // self.shared
+        return self.tile // (self.shared // self.split)
 
     @property
     def dims(self) -> int:
@@ -93,5 +95,16 @@ def launched(form: Form, rows: int, lanes: int = 1) -> Form:
         return replace(form, tile=form.few, warps=4, few=0, large=0)
     if form.large and share > form.per_tile:
         # A warpgroup has 64 pairs of its own. Two copies of keys fit beside the queries.
-        return replace(form, tile=form.large, warps=8, stages=2, resident=1, few=0, large=0)
+        large = replace(form, tile=form.large, warps=8, stages=2, resident=1, few=0, large=0)
+        return replace(large, split=_split(large, share))
     return form
+
+
+def _split(form: Form, rows: int) -> int:
+    """The fewest shares of heads of which all `rows` fit into one tile, where these are fewer than tiles of whole rows.
+
+    64 rows of 6 heads are three tiles of 128 pairs, two heads of all rows each; by whole rows they are four.
+    """
+    fits = (n for n in range(2, form.shared + 1) if form.shared % n == 0 and rows * form.shared // n <= form.tile)
+    split = next(fits, 1)
+    return split if split < -(-rows // form.per_tile) else 1

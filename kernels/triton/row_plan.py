@@ -4,7 +4,7 @@
 A row's keys are cut into at most `parts` partitions of equal size at absolute positions; the size is a multiple of a
 key tile, `least` tiles at the least, and follows from the row's own length, so a row has the same cuts in every
 company. Neighbouring rows of one lane with one size are a run. A run's rows share tiles of `per_tile` rows, and a unit
-is one tile, one key head and one partition.
+is one tile, one key head (or a share of its heads, each counted among the groups) and one partition.
 
 Rows of a tree read the window's keys by different paths. Inside a tile, a row is served by the last row that has it as
 an ancestor (a chain's rows all by its last), so that each path is read once.

@@ -195,6 +195,25 @@ def check_large_tiles(device: str) -> None:
             near(small, exact(out[picked]), 1e-6)
 
 
+def check_shares_of_heads(device: str) -> None:
+    """Rows that fill one tile too many by whole rows share their tiles by heads, and keep their bits."""
+    for form in (replace(SMALL, large=32), replace(SMALL, large=32, window=130)):
+        lanes = Lanes(device, [520, 90], form.groups, form.width)
+        rows = [*tree(505), *chain(1, 60, 23)]
+        query = noise(device, len(rows), form.heads, form.width)
+        launch, split = Launch(lanes, rows), launched(form, len(rows))
+        assert (split.split, split.per_tile) == (3, 32) and launched(form, len(rows) - 2).split == 1
+        out = launch.run(split, query)
+        near(out, launch.truth(form, query))
+        picked = [0, 3, 8, 9, 30, 31]
+        assert torch.equal(launch.alone(split, query, picked, width=23), out[picked])
+        whole = launch.run(replace(split, split=1), query)
+        if device == "cuda":
+            assert torch.equal(whole, out)
+        else:  # the interpreter's products add in an order of their own for each size
+            near(whole, exact(out), 1e-6)
+
+
 def check_windows(device: str) -> None:
     for window, length in ((64, 64), (200, 513), (1, 300)):
         form = replace(SMALL, window=window)

@@ -28,7 +28,8 @@ ROWS = 64
 
 def part(form: Form) -> Kinds:
     """The arguments of a unit's kernel."""
-    sizes: Kinds = [form.heads, form.groups, form.width, form.dims, form.window > 0, form.tile, form.per_tile]
+    sizes: Kinds = [form.heads, form.groups, form.width, form.dims, form.window > 0]
+    sizes += [form.tile, form.per_tile, form.split]
     pointers = [*[HALF] * 3, *[WORD] * 6, *[FULL] * 3]
     return [*pointers, REAL, *[LONG] * 4, *sizes, form.parts, form.step, ROWS]
 
@@ -48,7 +49,7 @@ def place(form: Form, *, of_rows: bool) -> Kinds:
 
 def plan(form: Form) -> Kinds:
     """Those of the plan."""
-    cut: Kinds = [form.window > 0, form.groups, form.per_tile, form.parts, form.least, form.step]
+    cut: Kinds = [form.window > 0, form.groups * form.split, form.per_tile, form.parts, form.least, form.step]
     return [*[WORD] * 5, *[LONG] * 3, *cut, ROWS, ROWS]
 
 
@@ -80,11 +81,12 @@ if __name__ == "__main__":
     for heads, groups, width, window in shapes:
         form = form_of(heads, groups, width, window, MEMORY[card], same_chains=card != 100)
         cut = prompt_form(width, MEMORY[card])
-        few, large = launched(form, 1), launched(form, 64)
+        few, large, split = launched(form, 1), launched(form, 63), launched(form, 64)
         kernels: dict[str, tuple[Any, Kinds, int, int]] = {
             "part": (attention._part, part(form), form.warps, form.stages),
             "part_few": (attention._part, part(few), few.warps, few.stages),
             "part_large": (attention._part, part(large), large.warps, large.stages),
+            "part_split": (attention._part, part(split), split.warps, split.stages),
             "plan": (attention._plan, plan(form), 4, 3),
             "merge": (merge_parts, merge(form), 2, 3),
             "place": (place_rows._place, place(form, of_rows=True), 4, 3),
@@ -92,7 +94,7 @@ if __name__ == "__main__":
             "span": (prompt_attention._span, span(form, cut), cut.warps, 3),
         }
         if not form.large:
-            del kernels["part_large"]
+            del kernels["part_large"], kernels["part_split"]
         shown = kernels if width == 256 else {name: kernels[name] for name in ("part", "part_few", "span")}
         for name, (kernel, kinds, warps, stages) in shown.items():
             made = compiled(kernel, kinds, card, warps, stages)

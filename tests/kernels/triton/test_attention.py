@@ -32,7 +32,7 @@ def run(*words: str, interpret: bool = True) -> list[str]:
     [
         ("check_rows_of_a_chain", "check_forms", "check_few_rows", "check_windows"),
         ("check_lanes_of_different_lengths", "check_a_tree_across_edges", "check_many_rows"),
-        ("check_large_tiles",),
+        ("check_large_tiles", "check_shares_of_heads"),
         ("check_the_output_gate", "check_values_that_are_no_numbers", "check_moves"),
     ],
     ids=["a chain", "lanes and trees", "large tiles", "gates, moves and what is no number"],
