@@ -142,7 +142,7 @@ def few_rows(matrix: Matrix, parts: int, rows: int, multiprocessors: int) -> tup
         return way, Tiling(1, 1, warps, even(part, 17), 2)
     if rows > FEW and parts == 8 and part <= 10 and matrix.outputs < HUGE:
         half = -(-part // 2)
-        return Cut(8, 1), Tiling(1, 1, 16, half, 2, adders=3 if matrix.gated else 2, kept=half)
+        return Cut(8, 1), Tiling(1, 1, 16, half, 2, 3, 3 if matrix.gated else 2, kept=half)
 
     def work(tiles: int) -> int:  # 16 outputs' parts that the warp with most of them multiplies
         return tiles * -(-matrix.outputs // (16 * tiles * warps) // -(-multiprocessors // blocks))
