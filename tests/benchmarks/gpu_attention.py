@@ -96,7 +96,7 @@ class Decode:
         self.lanes = lanes
         self.lane, self.lengths, self.committed, self.slots, self.path, self.positions = lanes.launch(rows, tree)
         count = len(self.lane)
-        self.whole, self.form = form, launched(form, count)
+        self.whole, self.form = form, launched(form, count, lanes.lanes)
         form = self.form
         self.projected = half(count, 2 * form.heads * form.width + 2 * form.groups * form.width)
         self.query = torch.empty(count, form.heads, form.width, device="cuda", dtype=torch.bfloat16)

@@ -7,11 +7,13 @@ one that does not fit is refused with the one that does, which is then started (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tensorfold.application.stored_weights import Matrix
 from tensorfold.domain.families.catalogue import find
 from tensorfold.domain.memory.budgets import Card
 from tensorfold.domain.memory.cuda_budget import CARD_LIMIT, card_budget
@@ -26,7 +28,7 @@ from tests.synthetic.true_models import TrueModel
 
 GIB = 1 << 30
 ASKED, LOADED, KEPT = 8192, 32_768, 4
-PROMPT = 16_384
+PROMPT, LARGE = 16_384, 1 << 26  # ids, and numbers of a slot whose reading is a line
 NEAR = (0.95, 1.05)
 Say = Callable[[str], None]
 
@@ -183,6 +185,23 @@ class Watch:
         return int(total - free)
 
 
+class Reads:
+    """A model's weights, each of whose large slots makes a line of the load when it has been read."""
+
+    def __init__(self, weights: Any, say: Say) -> None:
+        self._weights, self._say = weights, say
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._weights, name)
+
+    def matrix(self, path: str) -> Matrix:
+        """The matrix of a slot."""
+        made: Matrix = self._weights.matrix(path)
+        if math.prod(made.shape) >= LARGE:
+            self._say(f"read {path}")
+        return made
+
+
 def measure(task: tuple[str, str]) -> dict[str, Any]:
     """One model, by name, in a process of its own: its windows, then loaded with pools and used.
 
@@ -211,7 +230,8 @@ def measure(task: tuple[str, str]) -> dict[str, Any]:
     watch = Watch(torch.cuda, say)
     torch.cuda.reset_peak_memory_stats()
     wanted = Wanted(streams=1, context=plan.window.tokens, pools=plan.pools)
-    with loaded(of(model, wanted), model.title, wanted, Path(folder), watch) as running_model:
+    seen: Any = Reads(model.weights, watch)
+    with loaded(of(replace(model, weights=seen), wanted), model.title, wanted, Path(folder), watch) as running_model:
         watch("loaded")
         at_load, host_load = watch.held(), host_now("VmHWM")
         torch.cuda.reset_peak_memory_stats()
@@ -221,7 +241,7 @@ def measure(task: tuple[str, str]) -> dict[str, Any]:
     estimate, host = estimated(plan), before + plan.memory.footprint.host
     parts = terms(model, plan)
     say(f"estimate {estimate / GIB:.3f} GiB: {_gib(parts)}")
-    for moment in watch.moments[-8:]:
+    for moment in (max(watch.moments, key=lambda moment: moment.host), *watch.moments[-8:]):
         say(f"  {_gib({key: value for key, value in asdict(moment).items() if key != 'line'})} at {moment.line!r}")
     say(f"card at load {at_load / GIB:.3f}, in use {in_use / GIB:.3f} of {estimate / GIB:.3f} GiB")
     say(

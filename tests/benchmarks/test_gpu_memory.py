@@ -16,7 +16,18 @@ from tensorfold.domain.families import nemotron_h, qwen3_5
 from tensorfold.domain.memory.budgets import Card, Machine
 from tests.benchmarks import gpu_memory
 from tests.benchmarks.gpu_compile import shortest
-from tests.benchmarks.gpu_memory import BOUNDS, GIB, Watch, estimated, footprint, host_now, planned, terms, windows
+from tests.benchmarks.gpu_memory import (
+    BOUNDS,
+    GIB,
+    Reads,
+    Watch,
+    estimated,
+    footprint,
+    host_now,
+    planned,
+    terms,
+    windows,
+)
 from tests.benchmarks.gpu_memory_start import starts
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
@@ -130,6 +141,15 @@ def test_a_load_and_its_use_become_figures_of_card_and_host(monkeypatch: pytest.
     assert found["card"]["at load"] == (5 + 1 - 3) * GIB
     assert found["card"]["in use"] == (5 - 3) * GIB
     assert found["record"] == "off"
+
+
+def test_reading_a_large_slot_is_a_line_of_a_load_and_nothing_else_changes() -> None:
+    lines: list[str] = []
+    shapes = {"head": (1 << 14, 1 << 12), "norm": (8, 8)}
+    weights = SimpleNamespace(matrix=lambda path: SimpleNamespace(shape=shapes[path]), floats=lambda path: f"of {path}")
+    reads = Reads(weights, lines.append)
+    assert [reads.matrix(path).shape for path in shapes] == list(shapes.values())
+    assert lines == ["read head"] and reads.floats("norm") == "of norm"
 
 
 def test_a_model_is_cut_to_the_fewest_layers_that_have_every_op() -> None:
