@@ -74,15 +74,15 @@ def test_5120_outputs_are_two_warpgroups_of_176_for_each_of_15_clusters() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize("shape", LONG)
-def test_it_compiles_with_its_products_under_way(shape: tuple[int, int], gated: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "matrix", [*(Matrix(*shape, 4) for shape in LONG), Matrix(3840, 12288, 4, gated=True)], ids=str
+)
+def test_it_compiles_with_its_products_under_way(matrix: Matrix, tmp_path: Path) -> None:
     try:
         compiler.version()
     except CompilerMissingError as missing:
         pytest.skip(str(missing))
     lines: list[str] = []
-    matrix = Matrix(*shape, 4, gated=gated)
     source = Source.of("staged_rows.cu", made_for(matrix).macros | kind(matrix, True), ARCHITECTURE)
     assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
     assert lines == [f"compiling staged_rows.cu for {ARCHITECTURE}"]
