@@ -41,7 +41,7 @@ class Linear:
         return Linear(self._products, [self._parts[0].among(start, stop) for start, stop in spans], self.wide)
 
     def decode(self, x: Tensor) -> Tensor:
-        """Rows of a round, [R, K] to [R, N]: a row's bits are those it has alone."""
+        """Rows of a round, [R, K] to [R, N], of a gated matrix [R, N / 2]: a row's bits are those it has alone."""
         x = x.contiguous()
         return self._joined([self._finished(part, self._decoded(part, x), x) for part in self._parts])
 

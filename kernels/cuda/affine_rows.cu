@@ -273,6 +273,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int count_here = rows_of(tile);
         constexpr int QUADS = TNS / 4;
         const int total = QUADS * count_here;
+        // With gates lanes exchange halves, so that a warp's lanes all go on to the end.
         for (int e = from; (GATED ? e - lane : e) < total; e += step) {
             const int i = GATED ? min(e, total - 1) : e, n4 = i % QUADS, m = i / QUADS;
             const float4 s = sum_parts<P>(parts + (n4 >> 2) * SIXTEEN + m * COLUMN + (n4 & 3) * 4, TNS / 16 * SIXTEEN);

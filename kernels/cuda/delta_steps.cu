@@ -314,8 +314,8 @@ extern "C" __global__ __launch_bounds__(32 * WARPS, TILE ? 2 : 1) void delta_ste
 #endif
     // What waits behind this launch takes its turns on the schedulers, so it is let in for the last steps only. Where there
     // are few, its coming takes as long as they do.
-    const int lets_next = steps > FEW ? steps - LAST : 0;
-    if (lets_next <= 0) let_next();
+    const int lets_next = steps > FEW ? steps - LAST : -1;
+    if (lets_next < 0) let_next();
     Row row;
     int4 step = plan[0], next = plan[min(1, steps - 1)];
     int further = plan[min(AHEAD, steps - 1)].x;

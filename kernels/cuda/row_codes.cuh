@@ -224,9 +224,9 @@ __device__ __forceinline__ float opened(float gate, float up) {
     asm("div.full.f32 %0, %1, %2;" : "=f"(h) : "f"(gate), "f"(1.f + e));
     return h * up;
 }
-// Results of a row at `row` out of four sums from output `out` on, of `outputs`; `aligned`: see store4. All lanes of a warp come
-// here, those that have nothing (`is_real` 0) too. Of a gated matrix an even lane has four of a gate, the odd one beside it the
-// four that it opens: they exchange halves, so that each makes two results.
+// Results of a row at `row` out of four sums from output `out` on, of `outputs`; `aligned`: see store4. Of a gated matrix an even
+// lane has four of a gate, the odd one beside it the four that it opens: they exchange halves, so that each makes two results.
+// Then all lanes of a warp come here, those that have nothing (`is_real` 0) too.
 __device__ __forceinline__ void store_results(void* y, size_t row, int out, float4 s, int outputs, bool aligned, bool is_real) {
 #if GATED
     const bool has_up = threadIdx.x & 1;
@@ -235,7 +235,7 @@ __device__ __forceinline__ void store_results(void* y, size_t row, int out, floa
     const float two = opened(has_up ? second : s.y, has_up ? s.w : second);
     u32 both;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(two), "f"(one));
-    const size_t at = row + out / 2;  // an eighth output is a fourth result: whole tiles have all of them, at even places
+    const size_t at = row + out / 2;  // output 8 n is result 4 n, and rows of results begin at even places
     if (!is_real || out >= outputs) return;
     if (WIDE)
         *(float2*)((float*)y + at) = make_float2(one, two);

@@ -162,6 +162,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int own = (my_rows - rank + PARTS - 1) / PARTS;
         constexpr int QUADS = OUT / 4;
         const int total = own * QUADS;
+        // With gates lanes exchange halves, so that a warp's lanes all go on to the end.
         for (int e = thread; (GATED ? e - lane : e) < total; e += THREADS) {
             const int i = GATED ? min(e, total - 1) : e, m = rank + i / QUADS * PARTS, n = i % QUADS * 4, out = tile * OUT + n;
             const u32 at = shared_address((float*)memory + m * LAID + n);

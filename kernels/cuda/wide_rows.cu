@@ -195,6 +195,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const int out0 = (cluster + i * clusters) * 64 + rank * OWN;
             constexpr int QUADS = OWN / 4;
             const int total = QUADS * my_rows;
+            // With gates lanes exchange halves, so that a warp's lanes all go on to the end.
 #pragma unroll 2
             for (int e = adder * 32 + lane; (GATED ? e - lane : e) < total; e += ADDERS * 32) {
                 const int j = GATED ? min(e, total - 1) : e, n4 = j % QUADS, m = j / QUADS, out = out0 + n4 * 4;
@@ -257,8 +258,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     if (here > 2) load(even, at + 2 * BLOCK, lane);
                     add_group(a[1], odd, at + BLOCK);
                 }
-                // The group that is left over has registers of its own: those of the two before it are being read. Behind a copy
-                // that had one too, they are not free either.
+                // The group that is left over has registers of its own, since the next copy begins with the first ones while it is
+                // read. A copy of one group may follow such a copy, so it waits.
                 if (is_alone) asm volatile("wgmma.wait_group.sync.aligned 0;");
                 if (here > 0) add_group(a[2], even, at);
                 __syncwarp();

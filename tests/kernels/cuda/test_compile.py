@@ -68,6 +68,19 @@ def test_the_row_kernel_compiles_with_some_of_its_rows_in_registers(shape: tuple
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 8, 16])
+@pytest.mark.parametrize("device", CARDS, ids=lambda device: device.architecture)
+def test_the_row_kernel_compiles_with_gates(device: Device, rows: int, tmp_path: Path) -> None:
+    kernels = RowKernels(device, tmp_path, silent)
+    source = kernels.rows_source(Matrix(8208, 5120, 4, gated=True), rows)
+    macros = dict(source.macros)
+    assert (
+        macros["GATED"] and not macros["WIDE"] and (macros["WN"] == 16) == (rows == 8 and device.capability == (9, 0))
+    )
+    assert compile_source(source, tmp_path, silent)[:4] == b"\x7fELF"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("device", CARDS, ids=lambda device: device.architecture)
 def test_the_row_kernel_compiles_for_grouped_experts(device: Device, tmp_path: Path) -> None:
     kernels = RowKernels(device, tmp_path, silent)

@@ -83,6 +83,6 @@ def test_it_compiles_with_its_products_under_way(matrix: Matrix, tmp_path: Path)
     except CompilerMissingError as missing:
         pytest.skip(str(missing))
     lines: list[str] = []
-    source = Source.of("staged_rows.cu", made_for(matrix).macros | kind(matrix, True), ARCHITECTURE)
+    source = Source.of("staged_rows.cu", made_for(matrix).macros | kind(matrix, False), ARCHITECTURE)
     assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
     assert lines == [f"compiling staged_rows.cu for {ARCHITECTURE}"]

@@ -38,7 +38,7 @@ KERNELS: dict[str, tuple[Any, Kinds, int]] = {
             3,
             4,
         ],
-        4,
+        1,
     ),
     "mamba2_inputs": (
         conv._mamba2_inputs,
