@@ -23,7 +23,7 @@ from tensorfold.kernels.cuda.row_tilings import (
     even,
     expert_rows,
     few_rows,
-    kind,
+    matrix_macros,
     middle_rows,
     row_bytes,
     shared_bytes,
@@ -99,9 +99,9 @@ class RowKernels:
         """What `rows` compiles for as many rows as a block holds together."""
         chosen = self.chosen(matrix, rows)
         if isinstance(chosen, WideTiling):
-            return Source.of("wide_rows.cu", chosen.macros | kind(matrix, wide), ARCHITECTURE)
+            return Source.of("wide_rows.cu", chosen.macros | matrix_macros(matrix, wide), ARCHITECTURE)
         if isinstance(chosen, StagedTiling):
-            return Source.of("staged_rows.cu", chosen.macros | kind(matrix, wide), ARCHITECTURE)
+            return Source.of("staged_rows.cu", chosen.macros | matrix_macros(matrix, wide), ARCHITECTURE)
         return self.source(matrix, *chosen, wide)
 
     def experts_source(self, matrix: Matrix, rows: int, pairs: int, wide: bool = False) -> Source:
@@ -111,7 +111,7 @@ class RowKernels:
 
     def source(self, matrix: Matrix, cut: Cut, tiling: Tiling, wide: bool, experts: bool = False) -> Source:
         """What is compiled for this."""
-        macros = kind(matrix, wide) | {"EXPERTS": int(experts)}
+        macros = matrix_macros(matrix, wide) | {"EXPERTS": int(experts)}
         macros |= {"MT": tiling.row_tiles, "RT": tiling.output_tiles, "WN": tiling.warps}
         macros |= {"WK": cut.columns, "S": cut.blocks, "CG": tiling.copy, "SLOTS": tiling.slots}
         macros |= {"MEETINGS": tiling.meetings, "ADDERS": tiling.adders, "KEPT": tiling.kept}
@@ -198,7 +198,7 @@ class RowKernels:
     def prepare_wide(self, matrix: Matrix, tiling: WideTiling, rows: int, wide: bool = False) -> Launch:
         """The same by the warpgroup kernel, which makes the same bits where its parts of K are the same."""
         need = max(wide_bytes(matrix.groups, matrix.bits, tiling), self._half)
-        source = Source.of("wide_rows.cu", tiling.macros | kind(matrix, wide), ARCHITECTURE)
+        source = Source.of("wide_rows.cu", tiling.macros | matrix_macros(matrix, wide), ARCHITECTURE)
         function = self._loaded(source, "wide_rows", need)
         row_blocks = -(-rows // (8 * tiling.row_tiles))
         at_once = self._at_once(function, Cut(tiling.blocks, tiling.columns), tiling.threads)
@@ -222,7 +222,7 @@ class RowKernels:
         need = max(staged_bytes(matrix.bits, tiling), self._half)
         if need > self.device.shared_bytes or matrix.groups < tiling.blocks:
             raise ValueError(f"{matrix} does not fit {tiling}")
-        source = Source.of("staged_rows.cu", tiling.macros | kind(matrix, wide), ARCHITECTURE)
+        source = Source.of("staged_rows.cu", tiling.macros | matrix_macros(matrix, wide), ARCHITECTURE)
         function = self._loaded(source, "staged_rows", need)
         row_blocks, tiles = -(-rows // STAGED_ROWS), -(-matrix.outputs // (16 * tiling.sixteens))
         numbers = (rows, matrix.outputs, matrix.groups, matrix.inputs, matrix.results, row_blocks)

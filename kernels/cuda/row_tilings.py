@@ -91,7 +91,7 @@ class Tiling:
         return 16 * self.output_tiles * self.warps
 
 
-def kind(matrix: Matrix, wide: bool) -> dict[str, int]:
+def matrix_macros(matrix: Matrix, wide: bool) -> dict[str, int]:
     """What every row kernel has fixed of a matrix and its results while compiling; `wide`: float32 results."""
     return {"BITS": matrix.bits, "GATED": int(matrix.gated), "WIDE": int(wide)}
 

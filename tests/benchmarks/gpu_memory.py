@@ -28,7 +28,7 @@ from tests.synthetic.true_models import TrueModel
 
 GIB = 1 << 30
 ASKED, LOADED, KEPT = 8192, 32_768, 4
-PROMPT, LARGE = 16_384, 1 << 26  # ids, and numbers of a slot whose reading is a line
+PROMPT, LARGE = 16_384, 1 << 28  # ids, and numbers of a slot whose reading is a line
 NEAR = (0.95, 1.05)
 Say = Callable[[str], None]
 

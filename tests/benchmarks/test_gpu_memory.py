@@ -145,7 +145,7 @@ def test_a_load_and_its_use_become_figures_of_card_and_host(monkeypatch: pytest.
 
 def test_reading_a_large_slot_is_a_line_of_a_load_and_nothing_else_changes() -> None:
     lines: list[str] = []
-    shapes = {"head": (1 << 14, 1 << 12), "norm": (8, 8)}
+    shapes = {"head": (1 << 16, 1 << 12), "norm": (8, 8)}
     weights = SimpleNamespace(matrix=lambda path: SimpleNamespace(shape=shapes[path]), floats=lambda path: f"of {path}")
     reads = Reads(weights, lines.append)
     assert [reads.matrix(path).shape for path in shapes] == list(shapes.values())

@@ -10,7 +10,7 @@ from tensorfold.kernels.cuda import affine_rows, compiler
 from tensorfold.kernels.cuda.affine_rows import RowKernels
 from tensorfold.kernels.cuda.compiler import CompilerMissingError, Source, compile_source
 from tensorfold.kernels.cuda.driver import Device
-from tensorfold.kernels.cuda.row_tilings import Matrix, cut, kind
+from tensorfold.kernels.cuda.row_tilings import Matrix, cut, matrix_macros
 from tensorfold.kernels.cuda.staged_rows import STAGED_PART, StagedTiling, staged_bytes, staged_tiling
 from tensorfold.kernels.cuda.wide_rows import ARCHITECTURE, WideTiling
 
@@ -83,6 +83,6 @@ def test_it_compiles_with_its_products_under_way(matrix: Matrix, tmp_path: Path)
     except CompilerMissingError as missing:
         pytest.skip(str(missing))
     lines: list[str] = []
-    source = Source.of("staged_rows.cu", made_for(matrix).macros | kind(matrix, False), ARCHITECTURE)
+    source = Source.of("staged_rows.cu", made_for(matrix).macros | matrix_macros(matrix, False), ARCHITECTURE)
     assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
     assert lines == [f"compiling staged_rows.cu for {ARCHITECTURE}"]

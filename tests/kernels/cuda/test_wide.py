@@ -17,7 +17,7 @@ from tensorfold.kernels.cuda.row_tilings import (
     cut,
     expert_rows,
     few_rows,
-    kind,
+    matrix_macros,
     middle_rows,
     shared_bytes,
     tiling,
@@ -154,7 +154,7 @@ def test_the_warpgroup_kernel_compiles_with_its_products_under_way(matrix: Matri
         pytest.skip(str(missing))
     lines: list[str] = []
     for rows in (32, 64):
-        source = Source.of("wide_rows.cu", many(matrix, rows).macros | kind(matrix, False), ARCHITECTURE)
+        source = Source.of("wide_rows.cu", many(matrix, rows).macros | matrix_macros(matrix, False), ARCHITECTURE)
         assert compile_source(source, tmp_path, lines.append)[:4] == b"\x7fELF"
     assert {line.split(":")[0] for line in lines} == {f"compiling wide_rows.cu for {ARCHITECTURE}"}
 
