@@ -205,6 +205,25 @@ def _compile(source: Source) -> tuple[bytes, str]:
         return _read(program, "CUBIN"), _log(program)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+        _give_back()
+
+
+@cache
+def _trim() -> Callable[[int], object] | None:
+    """glibc's `malloc_trim`; none where another library keeps the heap."""
+    found: Callable[[int], object] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return found
+
+
+def _give_back() -> None:
+    """Hand freed memory back to the system.
+
+    NVRTC frees what it took, but the heaps of a dozen threads keep some 10 MiB of it each, for nobody: a load's largest
+    slot then comes on top of it.
+    """
+    trim = _trim()
+    if trim is not None:
+        trim(0)
 
 
 def _log(program: ctypes.c_void_p) -> str:

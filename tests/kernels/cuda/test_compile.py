@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -197,6 +198,38 @@ def test_the_first_refusal_ends_the_wait_and_names_the_source(small: Callable[[i
     with pytest.raises(CompilerError, match="N=13"):
         several.finish()
     several.close()
+
+
+def test_what_a_compilation_freed_is_handed_back_behind_each_whether_it_succeeds_or_not(
+    small: Callable[[int], Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[int] = []
+    monkeypatch.setattr(compiler, "_trim", lambda: handed.append)
+    several = Compiling(tmp_path, silent, workers=2)
+    for number in (1, 2, 1):
+        several.ask(small(number))
+    several.finish()
+    several.close()
+    assert handed == [0, 0]  # nothing is kept at the top of a heap
+    with pytest.raises(CompilerError):
+        compile_source(small(13), tmp_path, silent)
+    compile_source(small(1), tmp_path, silent)  # read, not compiled
+    assert handed == [0, 0, 0]
+
+
+@pytest.mark.parametrize("library", ["with", "without"])
+def test_memory_is_handed_back_where_the_system_s_library_has_a_way(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    found = SimpleNamespace(malloc_trim=calls.append) if library == "with" else SimpleNamespace()
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: found)
+    compiler._trim.cache_clear()
+    try:
+        compiler._give_back()
+    finally:
+        compiler._trim.cache_clear()
+    assert calls == ([0] if library == "with" else [])
 
 
 def test_workers_are_as_many_as_there_are_processors_and_never_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
