@@ -6,6 +6,7 @@ import itertools
 import random
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tensorfold.application.replies import Ended, Event
 from tensorfold.application.scheduler import Scheduler
 from tensorfold.application.settings import EngineSettings
 from tensorfold.domain.drafting.copies import CopySourceFactory
-from tensorfold.domain.drafting.sources import DraftSourceFactory
+from tensorfold.domain.drafting.sources import DraftSourceFactory, Proposal
 from tensorfold.domain.sampling import Sampling
 from tests.application.house import Read, idle, law, read, request, serving
 from tests.fakes.broken_sources import (
@@ -28,7 +29,7 @@ from tests.fakes.broken_sources import (
     OverlongSource,
     RaisingSource,
 )
-from tests.fakes.draft_sources import FakeSources, OracleSource
+from tests.fakes.draft_sources import FakeSources, KnowingSource, OracleSource
 from tests.fakes.hash_head import HashHead
 from tests.fakes.hash_law import HashLaw
 from tests.fakes.hash_model import HashModel
@@ -308,6 +309,35 @@ def test_a_tree_that_is_a_chain_is_no_wider_than_chains_may_be() -> None:
     oracle = PlantedDrafts(3, expected.tokens, itertools.repeat(1000), "tree", 64, Tally())
     with serving(model, settings=EngineSettings(force_windows=True)) as scheduler:
         got = read(scheduler.submit(request(case), oracle))
+        assert scheduler.counters.kept_total > 0 and scheduler.counters.retries == 0
+    equal(got.ids, got.end, expected)
+    assert not model.misuses
+
+
+class ShapedSource(KnowingSource):
+    """The right ids, at most `most` of them with one chance each, as a chain or as a tree of one branch."""
+
+    def __init__(self, reply: Sequence[int], most: int, chance: float, tree: bool) -> None:
+        super().__init__(3, reply, 64, "tree" if tree else "chain")
+        self._most, self._chance, self._tree = most, chance, tree
+
+    def propose(self, tokens: Sequence[int], limit: int) -> Proposal | None:
+        """As many as are known."""
+        right = self.ahead(tokens, min(limit, self._most))
+        parents = tuple(range(len(right))) if self._tree else None
+        return Proposal(self.name, right, (self._chance,) * len(right), parents) if right else None
+
+
+def test_offers_that_agree_are_merged_to_a_chain_no_wider_than_chains_may_be() -> None:
+    the_law = law(18)
+    case = SerialCase((1, 2, 3), 40)
+    expected = serial_references(the_law, [case])[0]
+    model = HashModel(the_law, chain_width=3, tree_width=16)
+    sure, long = ShapedSource(expected.tokens, 2, 1.0, False), ShapedSource(expected.tokens, 15, 0.9, True)
+    with serving(
+        model, sources=[FakeSources(lambda _: long)], settings=EngineSettings(force_windows=True)
+    ) as scheduler:
+        got = read(scheduler.submit(request(case), sure))
         assert scheduler.counters.kept_total > 0 and scheduler.counters.retries == 0
     equal(got.ids, got.end, expected)
     assert not model.misuses
