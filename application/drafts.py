@@ -156,8 +156,8 @@ class Drafting:
         if self._limits.tree_width < 2 or stream.forced:
             return best
         merged = merge(offers, min(limit, self._limits.tree_width - 1))
-        if merged is not None and merged.parents is None:  # of one branch, which has a width of its own
-            merged = merged.only(range(min(len(merged.tokens), self._limits.chain_width - 1)))
+        if merged is not None and merged.parents is None:  # of one branch, and chains have a width of their own
+            merged = merged.first(self._limits.chain_width - 1)
         if best is None or (merged is not None and merged.expected > best.expected):
             return merged
         return best

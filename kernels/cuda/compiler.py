@@ -208,20 +208,13 @@ def _compile(source: Source) -> tuple[bytes, str]:
         _give_back()
 
 
-@cache
-def _trim() -> Callable[[int], object] | None:
-    """glibc's `malloc_trim`; none where another library keeps the heap."""
-    found: Callable[[int], object] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return found
-
-
 def _give_back() -> None:
-    """Hand freed memory back to the system.
+    """Hand freed memory back to the system, where its library has a way (glibc's).
 
     NVRTC frees what it took, but the heaps of a dozen threads keep some 10 MiB of it each, for nobody: a load's largest
     slot then comes on top of it.
     """
-    trim = _trim()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 

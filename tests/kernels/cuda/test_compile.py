@@ -203,20 +203,19 @@ def test_the_first_refusal_ends_the_wait_and_names_the_source(small: Callable[[i
 def test_what_a_compilation_freed_is_handed_back_behind_each_whether_it_succeeds_or_not(
     small: Callable[[int], Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, handed = threading.get_ident(), list[int]()
+    handed: list[int] = []
+    monkeypatch.setattr(compiler, "_give_back", lambda: handed.append(threading.get_ident()))
 
-    def trim(kept: int) -> None:
-        if threading.get_ident() == here:  # what others gave up waiting for may still compile in a thread
-            handed.append(kept)
+    def times() -> int:
+        return handed.count(threading.get_ident())  # what others gave up waiting for may still compile in a thread
 
-    monkeypatch.setattr(compiler, "_trim", lambda: trim)
     compile_source(small(1), tmp_path, silent)
-    assert handed == [0]  # nothing is kept at the top of a heap
+    assert times() == 1
     with pytest.raises(CompilerError):
         compile_source(small(13), tmp_path, silent)
-    assert handed == [0, 0]
+    assert times() == 2
     compile_source(small(1), tmp_path, silent)  # read, not compiled
-    assert handed == [0, 0]
+    assert times() == 2
 
 
 @pytest.mark.parametrize("library", ["with", "without"])
@@ -226,11 +225,7 @@ def test_memory_is_handed_back_where_the_system_s_library_has_a_way(
     calls: list[int] = []
     found = SimpleNamespace(malloc_trim=calls.append) if library == "with" else SimpleNamespace()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: found)
-    compiler._trim.cache_clear()
-    try:
-        compiler._give_back()
-    finally:
-        compiler._trim.cache_clear()
+    compiler._give_back()
     assert calls == ([0] if library == "with" else [])
 
 
